@@ -1,0 +1,148 @@
+"""The mapper: the one thread that owns the memory and makes every driver call, ahead of the computation.
+
+Others hand it acts and go on. What is urgent, a running vTensor that will soon need rows, is done before what waits in
+the queue; for the rest the queue's order is the order of the calls, so an act that follows a release sees it done.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from vtensor.driver.base import DriverError
+from vtensor.manager import Manager
+from vtensor.operations import OutOfChunks
+from vtensor.pool import VTensor
+
+T = TypeVar("T")
+
+
+class Mapper:
+    """Runs acts on a manager.
+
+    idle_after: seconds without an act after which free memory above the reserve goes back to the device.
+    keep_unused: seconds that a recorded prefix is kept without being used.
+    """
+
+    def __init__(self, manager: Manager, *, idle_after: float = 0.25, keep_unused: float | None = None) -> None:
+        self._manager = manager
+        self._idle_after = idle_after
+        self._keep_unused = keep_unused
+        self._acts: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._wanted: dict[VTensor, int] = {}
+        self._starved: set[VTensor] = set()
+        self._wake = threading.Condition()
+        self._closing = False
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="mapper")
+        self._running = self._executor.submit(self._run)
+        self._running.add_done_callback(self._ended)
+
+    def submit(self, act: Callable[[Manager], T]) -> Future[T]:
+        """Do an act after those submitted before; its result or its error comes with the future."""
+        future: Future[T] = Future()
+        with self._wake:
+            self._check()
+            self._acts.append((lambda: act(self._manager), future))
+            self._wake.notify_all()
+        return future
+
+    def extend_ahead(self, vtensor: VTensor, rows: int) -> None:
+        """See to it that `rows` rows will be ready, before anything that waits. Costs nothing when they are."""
+        if rows <= vtensor.rows:
+            return
+        with self._wake:
+            self._wanted[vtensor] = max(rows, self._wanted.get(vtensor, 0))
+            self._starved.discard(vtensor)
+            self._wake.notify_all()
+
+    def forget(self, vtensor: VTensor) -> None:
+        """Its rows are no longer wanted: it is about to be released."""
+        with self._wake:
+            self._wanted.pop(vtensor, None)
+            self._starved.discard(vtensor)
+
+    def ready(self, vtensor: VTensor, rows: int) -> bool:
+        """Wait until rows that were asked for are ready (True) or memory is too short for them (False)."""
+        with self._wake:
+            while vtensor.rows < rows and vtensor not in self._starved:
+                self._check()
+                assert vtensor in self._wanted, "waiting for rows that nobody asked for"
+                self._wake.wait()
+        return vtensor.rows >= rows
+
+    def close(self) -> None:
+        """Finish what was submitted, give all memory back, end the thread."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify_all()
+        self._running.result()
+        self._executor.shutdown()
+
+    def _check(self) -> None:
+        """Raises what ended the thread, if anything did."""
+        assert not self._closing, "the mapper is closed"
+        if self._running.done():
+            self._running.result()
+
+    def _run(self) -> None:
+        self._manager.bind_thread()
+        while self._next():
+            pass
+        self._manager.close()
+
+    def _ended(self, running: Future[None]) -> None:
+        error = running.exception()
+        with self._wake:
+            for _, future in self._acts:
+                future.set_exception(error or RuntimeError("the mapper was closed before this act"))
+            self._acts.clear()
+            self._wake.notify_all()
+
+    def _next(self) -> bool:
+        """One extension, else one act, else wait; False when there will be no more."""
+        with self._wake:
+            quiet = False
+            while not self._wanted and not self._acts and not quiet:
+                if self._closing:
+                    return False
+                quiet = not self._wake.wait(self._idle_after)
+            urgent = next(iter(self._wanted.items()), None)
+            waiting = self._acts.popleft() if urgent is None and self._acts else None
+        if urgent is not None:
+            self._extend(*urgent)
+        elif waiting is not None:
+            self._perform(*waiting)
+        else:
+            self._tidy()
+        return True
+
+    def _extend(self, vtensor: VTensor, rows: int) -> None:
+        try:
+            self._manager.extend(vtensor, rows)
+            short = False
+        except (OutOfChunks, DriverError):
+            short = True
+        with self._wake:
+            if short:
+                self._starved.add(vtensor)
+            if short or self._wanted.get(vtensor, 0) <= vtensor.rows:
+                self._wanted.pop(vtensor, None)
+            self._wake.notify_all()
+
+    def _perform(self, act: Callable[[], Any], future: Future[Any]) -> None:
+        try:
+            future.set_result(act())
+        except (MemoryError, DriverError) as error:
+            future.set_exception(error)
+        except AssertionError as error:
+            future.set_exception(error)
+            raise
+
+    def _tidy(self) -> None:
+        if self._keep_unused is not None:
+            self._manager.expire(time.monotonic() - self._keep_unused)
+        self._manager.give_back()

@@ -1,0 +1,204 @@
+"""vTensor Operation: pAlloc, vAlloc, Map, Unmap, pFree, vFree (vTensor paper, section 5.3).
+
+Release is lazy: a freed chunk or slot keeps what is mapped until the addresses or the memory are wanted, so that most
+allocations find what they need in place and call nothing. Every operation does all it was asked, or raises and undoes
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
+
+from vtensor.driver.base import Address, Driver, DriverError, Fence, OutOfMemory
+from vtensor.layout import KVLayout
+from vtensor.pool import Chunk, Page, PSet, Slot, VSet
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class OutOfChunks(MemoryError):
+    """No chunk is free, none may be created, none can be evicted."""
+
+
+class OutOfSlots(MemoryError):
+    """Every slot is in use by a running vTensor."""
+
+
+class Operations:
+    """The paper's operations on one arena.
+
+    slots: how many, one more being kept back to reach chunks that are mapped nowhere.
+    limit: chunks that may exist at once.
+    """
+
+    def __init__(self, driver: Driver, layout: KVLayout, *, slots: int, limit: int) -> None:
+        self._driver = driver
+        self._layout = layout
+        self.limit = limit
+        self.calls = 0
+        self._arena_bytes = (slots + 1) * layout.slot_bytes
+        self.arena = driver.reserve(self._arena_bytes)
+        self.pset = PSet()
+        self.vset = VSet(self.arena, slots, layout.slot_bytes, layout.slot_chunks)
+        staging = Address(self.arena + slots * layout.slot_bytes)
+        self._staging = Slot(slots, staging, [None] * layout.slot_chunks)
+        self._staging_page = 0
+
+    @property
+    def driver(self) -> Driver:
+        return self._driver
+
+    def every_slot(self) -> tuple[Slot, ...]:
+        """All slots, the one for reaching unmapped chunks last."""
+        return (*self.vset, self._staging)
+
+    def vAlloc(self) -> Slot:
+        """Addresses for one sequence. Raises OutOfSlots."""
+        slot = self.vset.take()
+        if slot is None:
+            raise OutOfSlots(f"all {len(self.vset)} slots are in use; raise the number of slots")
+        return slot
+
+    def vFree(self, slot: Slot, fence: Fence) -> None:
+        """Give a slot back; what is mapped there stays until it is in the way.
+
+        fence: the last work that was launched on it.
+        """
+        slot.fence = fence
+        self.vset.give(slot)
+
+    def pAlloc(self, slot: Slot, first: int, count: int, evict: Callable[[], bool]) -> list[Chunk]:
+        """Chunks for `count` pages of a slot from page `first` on, each with one reference.
+
+        A free chunk that is still mapped at its page comes first, then any free one, then a new one below the limit,
+        then what `evict` frees (it returns False when it can free no more). Raises OutOfChunks.
+        """
+        taken: list[Chunk] = []
+        try:
+            for page in range(first, first + count):
+                chunk = self._leftover(slot, page) or self._free_or_new() or self._evicted(evict)
+                self.pset.take(chunk)
+                taken.append(chunk)
+        except (OutOfChunks, DriverError):
+            self.pFree(taken)
+            raise
+        return taken
+
+    def pFree(self, chunks: Sequence[Chunk]) -> None:
+        """Drop one reference of each chunk. A chunk that becomes free keeps one leftover mapping at most."""
+        for chunk in reversed(chunks):
+            if self.pset.drop(chunk):
+                for slot, page in chunk.mappings[1:]:
+                    self.Unmap(slot, page)
+
+    def Map(self, slot: Slot, first: int, chunks: Sequence[Chunk], *, writable: bool) -> None:
+        """Map chunks at consecutive pages of a slot; a page that is as wanted already costs no call.
+
+        Raises DriverError; pages mapped by this call are unmapped again, those that were in the way stay unmapped.
+        """
+        mapped: list[int] = []
+        try:
+            for page, chunk in enumerate(chunks, first):
+                if self._map_page(slot, page, chunk, writable=writable):
+                    mapped.append(page)
+        except DriverError:
+            for page in mapped:
+                self.Unmap(slot, page)
+            raise
+
+    def Unmap(self, slot: Slot, page: int) -> None:
+        """Take one page's mapping away, once the last work that was launched on its slot is over."""
+        entry = slot.pages[page]
+        assert entry is not None
+        slot.fence.wait()
+        self._call(self._driver.unmap, self._address(slot, page), self._layout.chunk_bytes)
+        slot.pages[page] = None
+        entry.chunk.mappings.remove((slot, page))
+
+    def copy_rows(self, target: Slot, page: int, source: Chunk, rows: int) -> None:
+        """Copy the first rows of a chunk to a mapped page, after the work launched so far."""
+        slot, at = next(((s, p) for s, p in source.mappings if s is not target), (None, 0))
+        if slot is None:
+            slot, at = self._staging, self._staging_page
+            self._staging_page = (self._staging_page + 1) % len(self._staging.pages)
+            self.Map(slot, at, [source], writable=False)
+        size = rows * self._layout.token_stride
+        fence = self._call(self._driver.copy, self._address(target, page), self._address(slot, at), size)
+        if not fence.done():
+            slot.fence = fence
+
+    def give_back(self, keep: int) -> int:
+        """Release free chunks beyond `keep` to the device, longest free first; returns how many went."""
+        surplus = list(self.pset.free_chunks())[: max(0, self.pset.free - keep)]
+        for chunk in surplus:
+            for slot, page in list(chunk.mappings):
+                self.Unmap(slot, page)
+            self._call(self._driver.release, chunk.handle, self._layout.chunk_bytes)
+            self.pset.remove(chunk)
+        return len(surplus)
+
+    def close(self) -> None:
+        """Unmap and release everything, held or not, and free the addresses."""
+        for slot in self.every_slot():
+            for page, entry in enumerate(slot.pages):
+                if entry is not None:
+                    self.Unmap(slot, page)
+        for chunk in list(self.pset):
+            self._call(self._driver.release, chunk.handle, self._layout.chunk_bytes)
+        self._call(self._driver.unreserve, self.arena, self._arena_bytes)
+        self._driver.close()
+
+    def _map_page(self, slot: Slot, page: int, chunk: Chunk, *, writable: bool) -> bool:
+        """Whether the page had to be mapped."""
+        entry, address, size = slot.pages[page], self._address(slot, page), self._layout.chunk_bytes
+        in_place = entry is not None and entry.chunk is chunk
+        if writable:
+            # A chunk about to be written belongs to its new owner alone: nobody may still read it elsewhere.
+            for where in [where for where in chunk.mappings if where != (slot, page)]:
+                self.Unmap(*where)
+        if entry is not None and entry.chunk is chunk:
+            if entry.writable != writable:
+                self._call(self._driver.protect, address, size, writable=writable)
+                entry.writable = writable
+        else:
+            if entry is not None:
+                self.Unmap(slot, page)
+            self._call(self._driver.map, address, size, chunk.handle, writable=writable)
+            slot.pages[page] = Page(chunk, writable)
+            chunk.mappings.append((slot, page))
+        if writable and not chunk.cleared:
+            self._call(self._driver.clear, address, size)
+            chunk.cleared = True
+        return not in_place
+
+    def _address(self, slot: Slot, page: int) -> Address:
+        return Address(slot.address + page * self._layout.chunk_bytes)
+
+    def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        self.calls += 1
+        return function(*args, **kwargs)
+
+    def _leftover(self, slot: Slot, page: int) -> Chunk | None:
+        entry = slot.pages[page]
+        return entry.chunk if entry is not None and entry.chunk.references == 0 else None
+
+    def _free_or_new(self) -> Chunk | None:
+        for chunk in self.pset.free_chunks():
+            return chunk
+        if len(self.pset) >= self.limit:
+            return None
+        try:
+            handle = self._call(self._driver.create, self._layout.chunk_bytes)
+        except OutOfMemory:
+            return None
+        return self.pset.add(handle)
+
+    def _evicted(self, evict: Callable[[], bool]) -> Chunk:
+        while evict():
+            for chunk in self.pset.free_chunks():
+                return chunk
+        raise OutOfChunks(
+            f"all {len(self.pset)} chunks of {self._layout.chunk_tokens} tokens are in use; the limit is {self.limit}"
+        )
