@@ -172,6 +172,7 @@ class Manager:
 
     def release(self, vtensor: VTensor, fence: Fence | None = None) -> None:
         """Release: chunks and slot go back to their sets; what is mapped stays until it is in the way."""
+        assert vtensor in self._live, "released twice"
         self._live.remove(vtensor)
         self._operations.vFree(vtensor.slot, fence or Passed())
         self._operations.pFree(vtensor.chunks)

@@ -135,12 +135,14 @@ class Mapper:
 
     def _perform(self, act: Callable[[], Any], future: Future[Any]) -> None:
         try:
-            future.set_result(act())
+            result = act()
         except (MemoryError, DriverError) as error:
             future.set_exception(error)
-        except AssertionError as error:
+            return
+        except BaseException as error:
             future.set_exception(error)
             raise
+        future.set_result(result)
 
     def _tidy(self) -> None:
         if self._keep_unused is not None:

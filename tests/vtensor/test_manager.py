@@ -164,6 +164,20 @@ def test_a_duplicate_is_repointed_to_the_trees_chunks_before_it_is_freed(manager
         manager.release(admitted.vtensor)
 
 
+def test_a_duplicate_of_a_turn_that_is_taken_over_does_not_become_warm(manager: Manager, rows: torch.Tensor) -> None:
+    """Its tail chunk would be the one that the turn taking over writes into."""
+    tokens = ids(2 * P + 9)
+    first, second = manager.create(len(tokens)), manager.create(len(tokens))
+    for vtensor in (first, second):
+        write(rows, vtensor, 0, tokens)
+    manager.prefix_record(first, "", tokens)
+    turn = manager.prefix_match("", longer(tokens, 5), 5)
+    assert turn.origin is Origin.TAKEN_OVER
+    manager.prefix_record(second, "", tokens)
+    manager.audit()
+    assert manager.stats().slots_warm == 0
+
+
 def test_a_warm_slot_is_taken_back_without_losing_a_chunk(make_manager: Callable[..., Manager]) -> None:
     manager = make_manager(slots=2)
     first, second = ids(P + 1, 1), ids(P + 1, 2)
@@ -250,6 +264,15 @@ def test_a_recycled_chunk_is_made_writable_by_a_call(manager: Manager, rows: tor
         writer = manager.create(2 * P)
         write(rows, writer, 0, tokens)
         manager.audit()
+
+
+def test_a_recycled_chunk_can_no_longer_be_read_where_it_was(manager: Manager, driver: WatchedDriver) -> None:
+    first = manager.create(P)
+    second = manager.create(P)
+    manager.release(first)
+    manager.extend(second, 2 * P)
+    manager.audit()
+    assert sorted(driver.mapped.values()) == sorted(driver.handles)
 
 
 def test_the_last_sequence_standing_can_always_reach_the_limit(

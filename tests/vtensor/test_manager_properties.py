@@ -23,7 +23,12 @@ P = 4
 LONGEST = 5 * P
 
 tenants = st.sampled_from(["", "ann"])
-some_tokens = st.lists(st.integers(1, 2), min_size=1, max_size=LONGEST)
+some_tokens = st.builds(
+    lambda same, rest: ([1] * same + rest)[:LONGEST] or [1],
+    st.integers(0, LONGEST),
+    st.lists(st.integers(1, 2), max_size=4),
+)
+"""Mostly alike, so that vTensors meet in the rTree at every kind of place."""
 picks = st.integers(0, 1000)
 
 
