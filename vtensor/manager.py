@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -88,8 +88,12 @@ class Manager:
         """Tokens that one sequence can hold when it has all memory to itself."""
         return min(self.layout.max_len, self._operations.limit * self.layout.chunk_tokens)
 
-    def create(self, rows: int) -> VTensor:
-        """Create: a vTensor with nothing in it and `rows` rows mapped. Raises OutOfSlots, OutOfChunks."""
+    def create(self, rows: int, *, headroom: int = 0) -> VTensor:
+        """Create: a vTensor with nothing in it and `rows` rows mapped.
+
+        headroom: chunks that must be left to get for others. Raises OutOfSlots, OutOfChunks.
+        """
+        self._require(self.layout.chunks_for(rows) + headroom)
         vtensor = VTensor(self._slot(), [], shared_rows=0, rows=0)
         self._live.add(vtensor)
         try:
@@ -106,6 +110,7 @@ class Manager:
         assert need <= self.layout.slot_chunks, f"{rows} rows do not fit a slot of {self.layout.slot_tokens}"
         if need <= have:
             return
+        self._require(need - have)
         chunks = self._operations.pAlloc(vtensor.slot, have, need - have, self._evict)
         try:
             self._operations.Map(vtensor.slot, have, chunks, writable=True)
@@ -115,24 +120,29 @@ class Manager:
         vtensor.chunks += chunks
         vtensor.rows = need * self.layout.chunk_tokens
 
-    def prefix_match(self, tenant: str, tokens: Tokens, new_rows: int) -> Admitted:
+    def prefix_match(self, tenant: str, tokens: Tokens, new_rows: int, *, headroom: int = 0) -> Admitted:
         """PrefixMatch: a vTensor that has the longest recorded prefix of these tokens.
 
-        new_rows: rows to have mapped beyond that prefix.
+        new_rows: rows to have mapped beyond that prefix, as far as there are tokens.
+        headroom: chunks that must be left to get for others.
         At least the last token is left to compute. Where the match ends at an idle vTensor whose slot is warm, that
         slot is taken over without a call; elsewhere whole chunks are mapped read-only at a fresh slot and the used rows
         of the chunk the match ends in are copied. Without a match this is Create. Raises OutOfSlots, OutOfChunks.
         """
         match = self._tree.rPrefixMatch(tenant, tokens[:-1])
+        new_rows = min(new_rows, len(tokens) - match.length)
         if match.length == 0:
-            vtensor = self.create(new_rows)
+            vtensor = self.create(new_rows, headroom=headroom)
             self._counts.creates += 1
             return Admitted(vtensor, 0, Origin.CREATED)
+        need = self.layout.chunks_for(match.length + new_rows) + headroom
         if match.leaf is not None and match.leaf.warm is not None:
+            self._require(need - len(match.chunks), match.chunks)
             vtensor = self._take_over(match.leaf, match.leaf.warm, new_rows)
             self._counts.takeovers += 1
             return Admitted(vtensor, match.length, Origin.TAKEN_OVER)
         whole = match.length // self.layout.chunk_tokens
+        self._require(need - whole, match.chunks[:whole])
         try:
             admitted = self._map_match(match.chunks, match.length, new_rows)
         except OutOfChunks:
@@ -259,6 +269,23 @@ class Manager:
                 vtensor.chunks[page] = recorded
                 self._operations.pFree([own])
         return True
+
+    def _require(self, chunks: int, matched: Sequence[Chunk] = ()) -> None:
+        """Raises OutOfChunks when so many could not be had even by evicting all that nobody runs on: nothing is
+        evicted in vain.
+
+        matched: chunks about to be run on.
+        """
+        pset = self._operations.pset
+        obtainable = pset.free + self._operations.limit - len(pset)
+        if obtainable < chunks:
+            held = {chunk for vtensor in self._live for chunk in vtensor.chunks}.union(matched)
+            obtainable = self._operations.limit - len(held)
+        if obtainable < chunks:
+            raise OutOfChunks(
+                f"{chunks} chunks of {self.layout.chunk_tokens} tokens are needed and {obtainable} can be had; "
+                f"the limit is {self._operations.limit}"
+            )
 
     def _slot(self) -> Slot:
         if self._operations.vset.free == 0 and self._warm:

@@ -1,4 +1,4 @@
-"""A stray touch is a real fault on the host driver. It kills the process when it works, so it is done in another one."""
+"""A stray touch is a real fault on the host driver. It kills the process when it works, so it is another process."""
 
 import signal
 import subprocess

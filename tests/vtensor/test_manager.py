@@ -192,12 +192,12 @@ def test_a_warm_slot_is_taken_back_without_losing_a_chunk(make_manager: Callable
 
 
 def test_without_slots_or_chunks_the_act_says_so_and_changes_nothing(make_manager: Callable[..., Manager]) -> None:
-    manager = make_manager(slots=2, limit=3)
+    manager = make_manager(slots=2, limit=4)
     vtensor = manager.create(2 * P)
-    with pytest.raises(OutOfChunks, match="all 3 chunks of 64 tokens are in use; the limit is 3"):
-        manager.create(2 * P)
+    with pytest.raises(OutOfChunks, match="3 chunks of 64 tokens are needed and 2 can be had; the limit is 4"):
+        manager.create(3 * P)
     with pytest.raises(OutOfChunks):
-        manager.extend(vtensor, 4 * P)
+        manager.extend(vtensor, 5 * P)
     assert vtensor.rows == 2 * P
     manager.audit()
     other = manager.create(1)
@@ -205,6 +205,15 @@ def test_without_slots_or_chunks_the_act_says_so_and_changes_nothing(make_manage
         manager.create(1)
     manager.release(other)
     manager.release(vtensor)
+
+
+def test_an_act_that_must_fail_evicts_nothing(make_manager: Callable[..., Manager]) -> None:
+    manager = make_manager(limit=4)
+    manager.prefix_record(manager.create(2 * P), "", ids(2 * P))
+    manager.create(P)
+    with pytest.raises(OutOfChunks):
+        manager.create(2 * P, headroom=2)
+    assert manager.prefix_match("", longer(ids(2 * P), 1), 1).cached == 2 * P
 
 
 def test_memory_for_a_running_vtensor_comes_from_what_was_recorded(make_manager: Callable[..., Manager]) -> None:
@@ -276,7 +285,7 @@ def test_a_recycled_chunk_can_no_longer_be_read_where_it_was(manager: Manager, d
 
 
 def test_the_last_sequence_standing_can_always_reach_the_limit(
-    make_manager: Callable[..., Manager], driver: WatchedDriver
+    make_manager: Callable[..., Manager],
 ) -> None:
     """A branch's source, held by the rTree, must not be the one chunk too many."""
     manager = make_manager(limit=4)

@@ -123,7 +123,7 @@ class Acts(RuleBasedStateMachine):
     @invariant()
     def the_books_balance(self) -> None:
         self.manager.audit()
-        pages = {handle for handle in self.driver.mapped.values()}
+        pages = set(self.driver.mapped.values())
         assert pages <= set(self.driver.handles)
 
     @invariant()

@@ -1,8 +1,8 @@
 """Virtual memory on the CPU: one memfd, its pages mapped wherever they are wanted.
 
-Not a mock. Two addresses of one chunk are the same pages, a shared chunk is PROT_READ (a stray write is a SIGSEGV),
-what is not mapped is PROT_NONE (a stray read is one too), and a released chunk is a hole punched in the file: its pages are
-the system's again.
+Not a mock. Two addresses of one chunk are the same pages; a shared chunk is PROT_READ, so that a stray write is a
+SIGSEGV; what is not mapped is PROT_NONE, so that a stray read is one too; and a released chunk is a hole punched in the
+file: its pages are the system's again.
 """
 
 from __future__ import annotations

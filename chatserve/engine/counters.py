@@ -1,0 +1,58 @@
+"""What the engine has done since its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chatserve.engine.messages import EngineStats
+from chatserve.engine.scheduler import Scheduler
+from vtensor.stats import MemoryStats
+
+
+@dataclass(slots=True)
+class Counters:
+    """stalls: steps of a running request that waited for a mapping.
+
+    prompt_tokens and cached_tokens: of admitted requests, once each; computed_tokens: rows of all steps.
+    """
+
+    steps: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    computed_tokens: int = 0
+    generated_tokens: int = 0
+    stalls: int = 0
+    preemptions: int = 0
+
+
+def engine_stats(memory: MemoryStats, counters: Counters, scheduler: Scheduler) -> EngineStats:
+    """Memory and counters as one value for the outside."""
+    return EngineStats(
+        running=len(scheduler.running),
+        waiting=len(scheduler.waiting),
+        chunk_tokens=memory.chunk_tokens,
+        physical_bytes=memory.bytes(memory.physical_chunks),
+        free_bytes=memory.bytes(memory.free_chunks),
+        private_bytes=memory.bytes(memory.private_chunks),
+        shared_bytes=memory.bytes(memory.shared_chunks),
+        mapped_bytes=memory.bytes(memory.mapped_chunks),
+        limit_bytes=memory.bytes(memory.limit_chunks),
+        recorded_tokens=memory.recorded_tokens,
+        recorded_nodes=memory.recorded_nodes,
+        slots=memory.slots,
+        slots_in_use=memory.slots_in_use,
+        slots_warm=memory.slots_warm,
+        steps=counters.steps,
+        prompt_tokens=counters.prompt_tokens,
+        cached_tokens=counters.cached_tokens,
+        computed_tokens=counters.computed_tokens,
+        generated_tokens=counters.generated_tokens,
+        stalls=counters.stalls,
+        takeovers=memory.takeovers,
+        matches=memory.matches,
+        creates=memory.creates,
+        copies=memory.copies,
+        preemptions=counters.preemptions,
+        evicted_chunks=memory.evicted_chunks,
+        driver_calls=memory.driver_calls,
+    )

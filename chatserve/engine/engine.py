@@ -1,0 +1,317 @@
+"""The step loop: admit, launch, extend ahead, commit (FlexInfer, section 6 of the vTensor paper).
+
+While one step computes, the next is planned, the mapper maps the rows it will need, and new requests are matched. Only
+the engine's own thread calls it; what happens elsewhere (a step ends, memory is there) calls `wake`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import count, zip_longest
+
+import msgspec
+import numpy as np
+
+from chatserve.engine.batch import make_batch
+from chatserve.engine.counters import Counters, engine_stats
+from chatserve.engine.memory import Admission, Memory
+from chatserve.engine.messages import Delta, EngineStats, Finish, Generate
+from chatserve.engine.request import Request, Status, Tokens
+from chatserve.engine.scheduler import Row, Scheduler
+from chatserve.model.errors import BadLogits
+from chatserve.model.runner import Launched, Runner
+from chatserve.model.sampler import NOT_FINITE
+from vtensor.manager import Admitted
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """The step that computes now."""
+
+    rows: Sequence[Row]
+    launched: Launched
+
+
+class Engine:
+    """end_ids: tokens that end an answer unless a request ignores them.  vocab_size: prompts hold smaller ids.
+
+    wake: called, from any thread, when `advance` has something to do.
+    """
+
+    def __init__(
+        self,
+        *,
+        runner: Runner,
+        memory: Memory,
+        scheduler: Scheduler,
+        end_ids: Sequence[int],
+        vocab_size: int,
+        wake: Callable[[], None],
+    ) -> None:
+        self._runner = runner
+        self._memory = memory
+        self._scheduler = scheduler
+        self._end_ids = frozenset(end_ids)
+        self._vocab_size = vocab_size
+        self._wake = wake
+        self._requests: dict[str, Request] = {}
+        self._admission: tuple[Sequence[Request], Future[list[Admission]]] | None = None
+        self._short_of_memory = False
+        self._flight: Flight | None = None
+        self._prepared: list[Row] = []
+        self._deltas: list[Delta] = []
+        self._arrivals = count()
+        self.counters = Counters()
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything waits, runs or is to be told; an ended answer that awaits its Stop does none of these."""
+        scheduler = self._scheduler
+        return bool(scheduler.waiting or scheduler.running or self._admission or self._flight or self._deltas)
+
+    def add(self, asked: Generate) -> None:
+        """Queue a request. What can never fit is refused at once, by a delta that names the limit."""
+        prompt = np.frombuffer(asked.prompt, dtype="<i4")
+        refusal = self._refusal(asked.id, prompt)
+        if refusal is not None:
+            self._deltas.append(Delta(id=asked.id, finish="refused", error=refusal))
+            return
+        most = self._memory.capacity - len(prompt)
+        request = Request(
+            id=asked.id,
+            tenant=asked.tenant,
+            prompt=prompt,
+            params=msgspec.structs.replace(asked.params, max_tokens=min(asked.params.max_tokens, most)),
+            priority=asked.priority,
+            arrival=next(self._arrivals),
+            hold=asked.hold,
+            reuse=asked.reuse,
+        )
+        self._requests[request.id] = request
+        self._scheduler.wait(request)
+
+    def stop(self, request_id: str, keep: int | None) -> None:
+        """End a request, of whose output the first `keep` tokens were kept (None: all). Harmless when it has gone."""
+        request = self._requests.get(request_id)
+        if request is None:
+            return
+        request.stop_at = len(request.output) if keep is None else min(keep, len(request.output))
+        if request.in_flight == 0 and request.status is not Status.ADMITTED:
+            self._leave(request)
+
+    def flush(self) -> Future[None]:
+        """Forget recorded prefixes and give free memory back."""
+        self._short_of_memory = False
+        return self._memory.flush()
+
+    def advance(self) -> list[Delta]:
+        """Do what can be done now; never waits for a step. Returns what there is to tell."""
+        self._collect_admission()
+        if self._flight is not None and self._flight.launched.done():
+            self._commit(self._flight)
+        self._admit()
+        if self._flight is None:
+            self._launch()
+        if self._flight is not None and not self._prepared:
+            self._prepare()
+        deltas, self._deltas = self._deltas, []
+        return deltas
+
+    def stats(self) -> EngineStats:
+        """Measured now."""
+        return engine_stats(self._memory.stats(), self.counters, self._scheduler)
+
+    def close(self) -> None:
+        """End the step in flight and give all memory back."""
+        self._runner.close()
+        self._memory.close()
+
+    def _refusal(self, request_id: str, prompt: Tokens) -> str | None:
+        capacity = self._memory.capacity
+        if request_id in self._requests:
+            return f"a request with the id {request_id!r} is running already"
+        if len(prompt) == 0:
+            return "the prompt has no tokens; give at least one"
+        if len(prompt) >= capacity:
+            return f"the prompt has {len(prompt)} tokens and the limit with the answer is {capacity}; shorten it"
+        if int(prompt.min()) < 0 or int(prompt.max()) >= self._vocab_size:
+            return f"the prompt holds a token id outside 0 to {self._vocab_size - 1}"
+        return None
+
+    def _admit(self) -> None:
+        """Ask for the memory of those who may start; one question at a time keeps their order."""
+        if self._admission is not None or self._short_of_memory:
+            return
+        chosen = self._scheduler.admissible()
+        if not chosen:
+            return
+        for request in chosen:
+            self._scheduler.remove(request)
+            request.status = Status.ADMITTED
+        admissions = self._memory.admit(chosen, headroom=len(self._scheduler.running))
+        self._admission = chosen, admissions
+        admissions.add_done_callback(lambda _: self._wake())
+
+    def _collect_admission(self) -> None:
+        if self._admission is None or not self._admission[1].done():
+            return
+        (requests, future), self._admission = self._admission, None
+        for request, admission in zip_longest(requests, future.result()):
+            if isinstance(admission, Admitted):
+                self._start(request, admission)
+            elif request.stop_at is not None:
+                self._leave(request)
+            elif admission is not None and not self._scheduler.running:
+                # Alone, and still not enough: other programs hold the device's memory.
+                self._fail(request, f"no memory for this conversation now: {admission}")
+            else:
+                self._short_of_memory = True
+                self._scheduler.wait(request)
+
+    def _start(self, request: Request, admission: Admitted) -> None:
+        request.vtensor, request.computed = admission.vtensor, admission.cached
+        if request.cached is None:
+            request.cached = admission.cached
+            self.counters.prompt_tokens += len(request.prompt)
+            self.counters.cached_tokens += admission.cached
+        if request.stop_at is not None:
+            self._leave(request)
+            return
+        self._scheduler.run(request)
+        self._prepared = []
+
+    def _prepare(self) -> None:
+        """Plan the step after the one in flight and have its rows, and some more, mapped meanwhile."""
+        self._prepared = self._scheduler.plan()
+        for row in self._prepared:
+            self._memory.extend_ahead(row.request, row.start + row.count, self._scheduler.next_count(row))
+
+    def _launch(self) -> None:
+        self._make_room()
+        rows = [row for row in self._prepared if row.request.status is Status.RUNNING] or self._scheduler.plan()
+        self._prepared = []
+        rows = self._secure(rows)
+        if not rows:
+            return
+        for row in rows:
+            row.request.in_flight, row.request.samples = row.count, row.samples
+        launched = self._runner.launch(make_batch(rows))
+        self._flight = Flight(rows, launched)
+        launched.when_done(self._wake)
+
+    def _secure(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows whose memory is there. Where it is short, the lowest priority, latest arrival is preempted."""
+        for row in rows:
+            while row.request.status is Status.RUNNING:
+                if self._memory.ready(row.request, row.start + row.count):
+                    break
+                self._preempt(self._scheduler.victim())
+        self.counters.stalls = self._memory.stalls
+        return [row for row in rows if row.request.status is Status.RUNNING]
+
+    def _make_room(self) -> None:
+        """Preempt for a waiting request of higher priority that found no memory or no place."""
+        waiting, running = self._scheduler.waiting, self._scheduler.running
+        if waiting and (self._short_of_memory or len(running) >= self._scheduler.max_running):
+            victim = self._scheduler.displaced_by(waiting[0])
+            if victim is not None:
+                self._preempt(victim)
+                self._admit()
+
+    def _preempt(self, request: Request) -> None:
+        """PrefixRecord and Release; it resumes by PrefixMatch, with every token it has."""
+        assert request.in_flight == 0
+        self._scheduler.remove(request)
+        self._memory.record(request, request.computed).result()
+        request.computed = 0
+        self.counters.preemptions += 1
+        self._short_of_memory = False
+        self._scheduler.wait(request)
+
+    def _commit(self, flight: Flight) -> None:
+        """Take in what a step brought."""
+        self._flight = None
+        try:
+            tokens = flight.launched.tokens()
+        except BadLogits as error:
+            tokens = error.tokens
+        self.counters.steps += 1
+        sampled = iter(tokens)
+        for row in flight.rows:
+            request = row.request
+            request.computed += row.count
+            request.in_flight, request.samples = 0, False
+            self.counters.computed_tokens += row.count
+            token = next(sampled) if row.samples else None
+            if request.stop_at is not None:
+                self._leave(request)
+                continue
+            if row.count > 1:
+                self._memory.publish(request)
+            if token == NOT_FINITE:
+                self._fail(request, "the model's numbers are not finite for this conversation")
+            elif token is not None:
+                self._take_in(request, token)
+
+    def _take_in(self, request: Request, token: int) -> None:
+        self.counters.generated_tokens += 1
+        params = request.params
+        finish: Finish | None = None
+        ends = token in params.stop_token_ids or (token in self._end_ids and not params.ignore_eos)
+        if ends:
+            finish = "stop"
+        else:
+            request.output.append(token)
+            if len(request.output) >= params.max_tokens:
+                finish = "length"
+        self._tell(request, () if ends else (token,), finish, completion_tokens=len(request.output) + ends)
+        if finish is not None:
+            self._finish(request)
+
+    def _tell(
+        self,
+        request: Request,
+        tokens: tuple[int, ...],
+        finish: Finish | None,
+        *,
+        completion_tokens: int,
+        error: str | None = None,
+    ) -> None:
+        first = completion_tokens <= 1 or finish == "failed"
+        self._deltas.append(
+            Delta(
+                id=request.id,
+                tokens=tokens,
+                finish=finish,
+                cached=request.cached if first else None,
+                completion_tokens=completion_tokens,
+                error=error,
+            )
+        )
+
+    def _finish(self, request: Request) -> None:
+        """It ended by itself; a held one is recorded when Stop says what was kept of it."""
+        if request.hold:
+            self._scheduler.remove(request)
+            request.status = Status.ENDED
+            self._short_of_memory = False
+        else:
+            request.stop_at = len(request.output)
+            self._leave(request)
+
+    def _fail(self, request: Request, error: str) -> None:
+        self._tell(request, (), "failed", completion_tokens=len(request.output), error=error)
+        request.stop_at = 0
+        self._leave(request)
+
+    def _leave(self, request: Request) -> None:
+        """Record what was computed of what was kept, and forget the request."""
+        assert request.stop_at is not None
+        self._scheduler.remove(request)
+        request.status = Status.ENDED
+        del self._requests[request.id]
+        if request.vtensor is not None:
+            self._memory.record(request, min(request.computed, len(request.prompt) + request.stop_at))
+        self._short_of_memory = False

@@ -1,0 +1,107 @@
+"""The engine's requests as vTensors: what each act of the scheduler asks of the mapper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from chatserve.engine.request import Request, Tokens
+from vtensor.driver.base import DriverError
+from vtensor.manager import Admitted, Manager, Origin
+from vtensor.mapper import Mapper
+from vtensor.stats import MemoryStats
+
+Admission = Admitted | MemoryError | DriverError
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What an admission asks for, taken from the request so that another thread may read it."""
+
+    tenant: str
+    tokens: Tokens
+    reuse: bool
+
+
+class Memory:
+    """capacity: tokens that one request can ever hold, prompt and answer together.
+
+    first_rows: rows to have mapped when a request starts, beyond what it found recorded: those of its first step.
+    ahead: rows to have mapped beyond the step that is being prepared, at least.
+    """
+
+    def __init__(self, mapper: Mapper, *, capacity: int, first_rows: int, ahead: int) -> None:
+        self._mapper = mapper
+        self.capacity = capacity
+        self._first_rows = first_rows
+        self._ahead = ahead
+        self.stalls = 0
+
+    def admit(self, requests: Sequence[Request], *, headroom: int) -> Future[list[Admission]]:
+        """PrefixMatch or Create for each in turn, up to the first there is no memory for: its error ends the list.
+
+        headroom: chunks that must be left to get after each.
+        """
+        wanted = [Wanted(request.tenant, request.tokens(0, request.known), request.reuse) for request in requests]
+        return self._mapper.submit(lambda manager: _admit(manager, wanted, self._first_rows, headroom))
+
+    def extend_ahead(self, request: Request, end: int, next_count: int) -> None:
+        """Extend: the rows of a step that ends at row `end`, of the `next_count` rows after it, and a few more."""
+        assert request.vtensor is not None
+        self._mapper.extend_ahead(request.vtensor, min(end + max(next_count, self._ahead), request.most_rows))
+
+    def ready(self, request: Request, rows: int) -> bool:
+        """Whether the rows of the next step are there; waits, which counts as a stall. False: memory is short."""
+        vtensor = request.vtensor
+        assert vtensor is not None
+        if vtensor.rows >= rows:
+            return True
+        self.stalls += 1
+        self._mapper.extend_ahead(vtensor, rows)
+        return self._mapper.ready(vtensor, rows)
+
+    def publish(self, request: Request) -> None:
+        """Let others match what a running request has computed."""
+        vtensor, tenant, tokens = request.vtensor, request.tenant, request.tokens(0, request.computed)
+        assert vtensor is not None
+        self._mapper.submit(lambda manager: manager.publish(vtensor, tenant, tokens))
+
+    def record(self, request: Request, length: int) -> Future[None]:
+        """PrefixRecord of the first `length` computed tokens, and Release."""
+        vtensor, tenant, tokens = request.vtensor, request.tenant, request.tokens(0, length)
+        assert vtensor is not None
+        request.vtensor = None
+        self._mapper.forget(vtensor)
+        return self._mapper.submit(lambda manager: manager.prefix_record(vtensor, tenant, tokens))
+
+    def flush(self) -> Future[None]:
+        """Forget recorded prefixes and give free memory back."""
+        return self._mapper.submit(lambda manager: manager.flush())
+
+    def stats(self) -> MemoryStats:
+        """Measured after the acts before it."""
+        return self._mapper.submit(lambda manager: manager.stats()).result()
+
+    def audit(self) -> None:
+        """Raises AssertionError when the books do not balance."""
+        self._mapper.submit(lambda manager: manager.audit()).result()
+
+    def close(self) -> None:
+        """Everything back to the device."""
+        self._mapper.close()
+
+
+def _admit(manager: Manager, wanted: Sequence[Wanted], first_rows: int, headroom: int) -> list[Admission]:
+    admissions: list[Admission] = []
+    for want in wanted:
+        try:
+            if want.reuse:
+                admissions.append(manager.prefix_match(want.tenant, want.tokens, first_rows, headroom=headroom))
+            else:
+                vtensor = manager.create(min(first_rows, len(want.tokens)), headroom=headroom)
+                admissions.append(Admitted(vtensor, 0, Origin.CREATED))
+        except (MemoryError, DriverError) as error:
+            admissions.append(error)
+            break
+    return admissions

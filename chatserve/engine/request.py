@@ -1,0 +1,86 @@
+"""A request on its way through the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from chatserve.engine.messages import Finish
+from chatserve.model.sampling import SamplingParams
+from vtensor.pool import VTensor
+
+Tokens = npt.NDArray[np.int32]
+
+
+class Status(Enum):
+    """WAITING for memory or a place; ADMITTED has asked for memory; RUNNING; ENDED but not yet told what was kept."""
+
+    WAITING = auto()
+    ADMITTED = auto()
+    RUNNING = auto()
+    ENDED = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """Computed tokens chase known ones: a new prompt, a returning turn and a decode differ only in how far they are.
+
+    computed: tokens whose KV is written.  in_flight: tokens that the launched step is computing.
+    samples: whether that step brings a new token.
+    cached: prompt tokens that its first admission found recorded.
+    stop_at: output tokens to keep, once whoever asked wants it to end.
+    """
+
+    id: str
+    tenant: str
+    prompt: Tokens
+    params: SamplingParams
+    priority: int
+    arrival: int
+    hold: bool
+    reuse: bool
+    output: list[int] = field(default_factory=list)
+    status: Status = Status.WAITING
+    vtensor: VTensor | None = None
+    computed: int = 0
+    in_flight: int = 0
+    samples: bool = False
+    cached: int | None = None
+    finish: Finish | None = None
+    stop_at: int | None = None
+
+    @property
+    def prompt_ids(self) -> Sequence[int]:
+        """The prompt, for those who only read numbers in order."""
+        return cast(Sequence[int], self.prompt)
+
+    @property
+    def known(self) -> int:
+        """Prompt and output tokens so far."""
+        return len(self.prompt) + len(self.output)
+
+    @property
+    def remaining(self) -> int:
+        """Tokens to compute after the step in flight, which will have brought its token by then."""
+        return self.known + self.samples - self.computed - self.in_flight
+
+    @property
+    def most_rows(self) -> int:
+        """Rows it can ever need: its last token is never computed."""
+        return len(self.prompt) + self.params.max_tokens - 1
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its order: first come first served within a priority, lower priorities first."""
+        return self.priority, self.arrival
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        """Known token ids from `start` to `stop`."""
+        length = len(self.prompt)
+        output = np.array(self.output[max(0, start - length) : max(0, stop - length)], dtype=np.int32)
+        return np.concatenate([self.prompt[start:stop], output])

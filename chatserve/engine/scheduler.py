@@ -1,0 +1,114 @@
+"""FlexInfer's request scheduling (vTensor paper, section 6, algorithm 1): who runs, how many tokens, who is preempted.
+
+Policy only: it knows nothing of tensors and calls nobody. A step has a budget of tokens; everyone who lacks one token
+(a decode) gets it, then the rest goes to those who lack more (prompts and returning turns, in chunks), in order of
+priority and arrival.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from chatserve.engine.request import Request, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One request's part of a step: `count` tokens from `start` on; `samples` when that reaches its last known one."""
+
+    request: Request
+    start: int
+    count: int
+    samples: bool
+
+
+class Scheduler:
+    """max_running: requests in one step.  step_tokens: tokens in one step; at least max_running.
+
+    share_from: tokens; a waiting request with at least so many in common with a prompt being computed now waits for
+    them to be recorded instead of computing them again.
+    """
+
+    def __init__(self, *, max_running: int, step_tokens: int, share_from: int) -> None:
+        assert step_tokens >= max_running, "every decode must fit into a step"
+        self.max_running = max_running
+        self.step_tokens = step_tokens
+        self._share_from = share_from
+        self.waiting: list[Request] = []
+        self.running: list[Request] = []
+
+    def wait(self, request: Request) -> None:
+        """Queue a new or a preempted request at its place."""
+        request.status = Status.WAITING
+        insort(self.waiting, request, key=lambda request: request.place)
+
+    def run(self, request: Request) -> None:
+        """Its memory is there."""
+        request.status = Status.RUNNING
+        insort(self.running, request, key=lambda request: request.place)
+
+    def remove(self, request: Request) -> None:
+        """It ended, or left."""
+        for queue in (self.waiting, self.running):
+            if request in queue:
+                queue.remove(request)
+
+    def admissible(self) -> list[Request]:
+        """Waiting requests to admit now, in order; only those who wait for another's prompt may be overtaken."""
+        room = self.max_running - len(self.running)
+        chosen: list[Request] = []
+        for request in self.waiting:
+            if len(chosen) >= room:
+                break
+            if not any(self._follows(request, leader) for leader in (*self.running, *chosen)):
+                chosen.append(request)
+        return chosen
+
+    def victim(self) -> Request:
+        """Who is preempted when memory is short: the lowest priority, then the latest arrival."""
+        return self.running[-1]
+
+    def displaced_by(self, request: Request) -> Request | None:
+        """Who makes room for a waiting request: only one of lower priority."""
+        return self.running[-1] if self.running and self.running[-1].priority > request.priority else None
+
+    def plan(self) -> list[Row]:
+        """The step after the one in flight."""
+        budget = self.step_tokens
+        rows: list[Row] = []
+        for request in self._decodes_first():
+            count = min(request.remaining, budget)
+            if count > 0:
+                start = request.computed + request.in_flight
+                rows.append(Row(request, start, count, samples=count == request.remaining))
+                budget -= count
+        return rows
+
+    def next_count(self, row: Row) -> int:
+        """Tokens that the step after this row can ask of its request."""
+        return min(max(1, row.request.remaining - row.count), self.step_tokens)
+
+    def _decodes_first(self) -> Iterator[Request]:
+        ending = {request.id for request in self.running if request.samples and self._reaches_its_end(request)}
+        going_on = [request for request in self.running if request.id not in ending and request.stop_at is None]
+        yield from (request for request in going_on if request.remaining == 1)
+        yield from (request for request in going_on if request.remaining > 1)
+
+    def _reaches_its_end(self, request: Request) -> bool:
+        """Whether the token in flight is the last it may generate."""
+        return len(request.output) + 1 >= request.params.max_tokens
+
+    def _follows(self, request: Request, leader: Request) -> bool:
+        """Whether a leader is about to compute what this request could share (public report A11)."""
+        if not (request.reuse and leader.reuse) or request.tenant != leader.tenant:
+            return False
+        limit = min(len(request.prompt) - 1, len(leader.prompt))
+        if limit - leader.computed < self._share_from:
+            return False
+        differing = request.prompt[:limit] != leader.prompt[:limit]
+        common = int(np.argmax(differing)) if differing.any() else limit
+        return common - leader.computed >= self._share_from

@@ -1,0 +1,37 @@
+"""What an operator chooses, as the engine's process is started with it. Free of torch: the server makes it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """model: a folder, a GGUF file, a hub id, or "demo".  dtype: None lets the device choose.
+    max_len: tokens of context; None takes the model's own.
+    max_running: requests in one step.  step_tokens: tokens in one step.
+    kv_bytes: the most KV memory; None takes a share of what is free.  kv_reserve: bytes kept when idle.
+    ahead: rows mapped before they are needed.  keep_unused: seconds a prefix is kept without use; None: for ever.
+    """
+
+    model: str
+    device: str
+    dtype: str | None = None
+    max_len: int | None = None
+    max_running: int = 64
+    step_tokens: int = 512
+    kv_bytes: int | None = None
+    kv_reserve: int = 0
+    ahead: int = 16
+    keep_unused: float | None = None
+    priorities: tuple[int, int] = (-100, 100)
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """The one line that an engine's process reads before anything else.
+
+    endpoint: where its server listens.  log_level: as logging numbers them.
+    """
+
+    settings: EngineSettings
+    endpoint: str
+    log_level: int

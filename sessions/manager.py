@@ -1,0 +1,133 @@
+"""Opens turns: finds what came before them, keeps the turns of one session apart, and tidies up.
+
+A turn that names a session continues the session's leaf and moves it; such turns run one after another. A
+stateless turn carries all its messages and continues the longest chain of turns that they begin with,
+wherever that is: two that continue the same answer make a branch, nobody waits, and no session's leaf moves.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+from sessions.digest import DigestChain
+from sessions.gate import Gate
+from sessions.open_turn import OpenTurn, Write
+from sessions.store import NotFound, Store
+from sessions.turns import Conversation, Message, Turn, chain_messages
+
+EXPIRE_BATCH = 64
+
+
+class SessionManager:
+    """The turns of one store.
+
+    max_waiting: turns that may wait for one session's running turn.
+    clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        max_waiting: int = 8,
+        digests: DigestChain | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._digests = digests or DigestChain()
+        self._clock = clock
+        self._gate = Gate(max_waiting)
+        self._open: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def session(self, tenant: str, session: str, messages: Sequence[Message]) -> AsyncIterator[OpenTurn]:
+        """Open the next turn of a session, which begins with its first saved turn.
+
+        messages: only the new ones. Waits for the session's earlier turns, in the order of arrival. Raises
+        SessionBusy when too many already wait, StoreError, and ValueError for text that is not valid Unicode.
+        """
+        async with self._gate.enter((tenant, session)):
+            found = await self._store.session(tenant, session, self._clock())
+            conversation = found or self._begin(tenant, session)
+            chain = await self._store.chain(conversation.leaf) if conversation.leaf else []
+            yield self._turn(conversation, chain, messages, self._store.advance)
+
+    @asynccontextmanager
+    async def stateless(self, tenant: str, messages: Sequence[Message]) -> AsyncIterator[OpenTurn]:
+        """Open a turn by all of its messages; those that are not known already are its new ones, the last
+        always.
+
+        Raises StoreError, and ValueError for text that is not valid Unicode.
+        """
+        chain = await self._longest_known(tenant, messages)
+        with self._keep(chain[-1].conversation if chain else None):
+            conversation = await self._still_there(tenant, chain)
+            if conversation is None:
+                conversation, chain = self._begin(tenant, None), []
+            new = messages[len(chain_messages(chain)) :]
+            yield self._turn(conversation, chain, new, self._store.add)
+
+    async def expire(self, older_than: float) -> int:
+        """Delete stateless conversations idle for longer than so many seconds; returns how many. Sessions,
+        with all that branches off them, and conversations with an open turn are kept. Small steps, between
+        which turns are saved.
+        """
+        before = self._clock() - older_than
+        total = 0
+        while deleted := await self._store.expire(before, tuple(self._open), EXPIRE_BATCH):
+            total += deleted
+        return total
+
+    async def _longest_known(self, tenant: str, messages: Sequence[Message]) -> list[Turn]:
+        """The chain of the longest prefix, ending in an answer, that was saved before; empty when there is
+        none.
+        """
+        for turn in await self._store.find(tenant, self._digests.prefixes(tenant, messages)):
+            try:
+                chain = await self._store.chain(turn)
+            except NotFound:  # expired since it was found
+                continue
+            known = chain_messages(chain)
+            if len(known) < len(messages) and known == tuple(messages[: len(known)]):  # a hash alone never decides
+                return chain
+        return []
+
+    async def _still_there(self, tenant: str, chain: Sequence[Turn]) -> Conversation | None:
+        """The chain's conversation, if it did not expire before it was kept and is this tenant's."""
+        if not chain:
+            return None
+        conversation = await self._store.use(chain[-1].conversation, self._clock())
+        return conversation if conversation is not None and conversation.tenant == tenant else None
+
+    @contextmanager
+    def _keep(self, conversation: str | None) -> Iterator[None]:
+        """Save a conversation from expiring. It is kept first and noted as used second: of an `expire` that
+        ran before the first, the second sees the outcome; one that runs after it passes the conversation by.
+        """
+        if conversation is None:
+            yield
+            return
+        self._open[conversation] += 1
+        try:
+            yield
+        finally:
+            self._open[conversation] -= 1
+            if not self._open[conversation]:
+                del self._open[conversation]
+
+    def _begin(self, tenant: str, session: str | None) -> Conversation:
+        now = self._clock()
+        return Conversation(id=uuid.uuid4().hex, tenant=tenant, session=session, created=now, used=now)
+
+    def _turn(
+        self,
+        conversation: Conversation,
+        chain: Sequence[Turn],
+        new: Sequence[Message],
+        write: Write,
+    ) -> OpenTurn:
+        return OpenTurn(conversation, chain, new, digests=self._digests, write=write, clock=self._clock)

@@ -1,0 +1,88 @@
+"""Turns and conversations as SQLite rows, and back. What comes back is checked against what was asked for."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+
+from sessions.store import BadRecord
+from sessions.turns import Conversation, Message, Status, Turn, pack_ids, unpack_ids
+
+TURN_COLUMNS = "id, conversation, parent, digest, messages, answer, prompt_ids, output_ids, restarts, status, created"
+CONVERSATION_COLUMNS = "id, tenant, created, used, session, leaf"
+
+_messages = msgspec.json.Decoder(tuple[Message, ...])
+_statuses = frozenset(get_args(Status))
+
+Row = tuple[Any, ...]
+
+
+def turn_to_row(turn: Turn) -> Row:
+    """In the order of TURN_COLUMNS."""
+    return (
+        turn.id,
+        turn.conversation,
+        turn.parent,
+        turn.digest,
+        msgspec.json.encode(turn.messages),
+        turn.answer,
+        pack_ids(turn.prompt_ids),
+        pack_ids(turn.output_ids),
+        int(turn.restarts),
+        turn.status,
+        turn.created,
+    )
+
+
+def turn_from_row(row: Row) -> Turn:
+    """Raises BadRecord."""
+    (
+        name,
+        conversation,
+        parent,
+        digest,
+        messages,
+        answer,
+        prompt_ids,
+        output_ids,
+        restarts,
+        status,
+        created,
+    ) = row
+    if status not in _statuses:
+        raise BadRecord(f"turn {name} has the unknown status {status!r}")
+    try:
+        return Turn(
+            id=name,
+            conversation=conversation,
+            parent=parent,
+            digest=digest,
+            messages=_messages.decode(messages),
+            answer=answer,
+            prompt_ids=unpack_ids(prompt_ids),
+            output_ids=unpack_ids(output_ids),
+            restarts=bool(restarts),
+            status=status,
+            created=created,
+        )
+    except ValueError as error:  # msgspec's errors are ValueErrors; neither they nor ours quote the record's text
+        raise BadRecord(f"turn {name} cannot be read: {error}") from error
+
+
+def conversation_from_row(row: Row) -> Conversation:
+    name, tenant, created, used, session, leaf = row
+    return Conversation(id=name, tenant=tenant, created=created, used=used, session=session, leaf=leaf)
+
+
+def check_chain(chain: list[Turn], leaf: str) -> None:
+    """Raises BadRecord unless the chain ends in the turn asked for, is linked without a gap from a root, and
+    lies in one conversation.
+    """
+    parent: str | None = None
+    for turn in chain:
+        if turn.parent != parent or turn.conversation != chain[0].conversation:
+            raise BadRecord(f"turn {turn.id} does not continue the turn before it")
+        parent = turn.id
+    if parent != leaf:
+        raise BadRecord(f"turn {leaf} was asked for, turn {parent} was found")

@@ -1,0 +1,93 @@
+"""Where conversations are kept: the protocol that every store obeys, and the errors it raises.
+
+StoreError
+ +- NotFound           the conversation or the turn to continue is not (or no longer) there
+ +- TurnConflict       somebody else's turn got there first, or one id names two turns
+ +- StoreUnavailable   the store cannot be reached, is locked too long, is full or broken
+ |   +- StoreClosed
+ +- NewerFormat        written by a newer version of this program
+ +- BadRecord          a record is not what its place says it is
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from sessions.turns import Conversation, Turn
+
+
+class StoreError(Exception):
+    """Anything that a store can raise. Messages name records by their own ids, never by text from users."""
+
+
+class NotFound(StoreError):
+    """What was asked for, or was to be continued, does not exist (any more)."""
+
+
+class TurnConflict(StoreError):
+    """The turn would overwrite another one; nothing was stored."""
+
+
+class StoreUnavailable(StoreError):
+    """The store does not answer; nothing was stored, and trying again later may help."""
+
+
+class StoreClosed(StoreUnavailable):
+    """The store was closed by its owner."""
+
+
+class NewerFormat(StoreError):
+    """The stored format is newer than this program."""
+
+    def __init__(self, where: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{where} has format version {found}, this program knows versions up to {known}: "
+            "upgrade the program, or choose another place for its sessions"
+        )
+        self.found = found
+        self.known = known
+
+
+class BadRecord(StoreError):
+    """A record does not carry the id it was asked by, or cannot be read."""
+
+
+class Store(Protocol):
+    """Every call is one transaction: it happens whole or not at all, and a call whose caller is cancelled is
+    never half done. Every call may raise StoreUnavailable, and every call that reads, BadRecord.
+    """
+
+    async def use(self, conversation: str, now: float) -> Conversation | None:
+        """Note that a conversation is in use now, and return it; None when there is none of this id."""
+
+    async def session(self, tenant: str, session: str, now: float) -> Conversation | None:
+        """The conversation that a client gave this name; None when there is none. A store whose sessions expire
+        notes that it is in use now.
+        """
+
+    async def chain(self, turn: str) -> list[Turn]:
+        """The turns from the root to this one. Raises NotFound."""
+
+    async def find(self, tenant: str, digests: Sequence[bytes]) -> list[str]:
+        """For each digest that is known to this tenant, in the order given, the id of its newest turn."""
+
+    async def add(self, conversation: Conversation, turn: Turn) -> None:
+        """Store a turn, and its conversation with its first turn. The session's leaf stays where it is.
+
+        The same turn again changes nothing. Raises NotFound when the parent is gone, TurnConflict when
+        another turn has this id or another conversation this session.
+        """
+
+    async def advance(self, conversation: Conversation, turn: Turn) -> None:
+        """Like `add`, and the turn becomes its session's leaf. Raises TurnConflict too when the leaf is not
+        its parent any more.
+        """
+
+    async def expire(self, before: float, keep: Collection[str], limit: int) -> int:
+        """Delete up to `limit` conversations without a session last used before then, except those to keep,
+        the longest idle first. Returns how many.
+        """
+
+    async def close(self) -> None:
+        """Finish what was begun and let go. Every later call raises StoreClosed; closing twice is harmless."""
