@@ -42,6 +42,7 @@ def build_engine(model: LoadedModel, settings: EngineSettings, wake: Callable[[]
         itemsize=dtype.itemsize,
         granularity=driver.granularity,
         max_len=spec.max_len,
+        chunk_tokens=settings.chunk_tokens,
     )
     kv_bytes = settings.kv_bytes or int(driver.free_bytes() * KV_SHARE)
     slots = settings.max_running * SLOTS_PER_RUNNING

@@ -114,7 +114,9 @@ class Engine:
         self._admit()
         if self._flight is None:
             self._launch()
-        if self._flight is not None and not self._prepared:
+        if self._flight is None:
+            self._admit()  # whoever was just preempted may be all there is to do
+        elif not self._prepared:
             self._prepare()
         deltas, self._deltas = self._deltas, []
         return deltas
@@ -122,6 +124,13 @@ class Engine:
     def stats(self) -> EngineStats:
         """Measured now."""
         return engine_stats(self._memory.stats(), self.counters, self._scheduler)
+
+    def audit(self) -> None:
+        """Prove that memory's books balance and that nothing runs that nobody asked for. Raises AssertionError."""
+        self._memory.audit()
+        for request in (*self._scheduler.waiting, *self._scheduler.running):
+            assert self._requests.get(request.id) is request, f"{request.id} runs and nobody knows of it"
+            assert (request.vtensor is None) == (request.status is Status.WAITING)
 
     def close(self) -> None:
         """End the step in flight and give all memory back."""

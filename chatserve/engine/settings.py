@@ -11,6 +11,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_running: requests in one step.  step_tokens: tokens in one step.
     kv_bytes: the most KV memory; None takes a share of what is free.  kv_reserve: bytes kept when idle.
     ahead: rows mapped before they are needed.  keep_unused: seconds a prefix is kept without use; None: for ever.
+    chunk_tokens: tokens of one chunk; None chooses by the model's shape.
     """
 
     model: str
@@ -23,6 +24,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     kv_reserve: int = 0
     ahead: int = 16
     keep_unused: float | None = None
+    chunk_tokens: int | None = None
     priorities: tuple[int, int] = (-100, 100)
 
 

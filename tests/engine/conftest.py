@@ -1,0 +1,33 @@
+"""Engines that are closed, and their books checked, after each test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.engine.lab import Lab, Oracle
+
+
+@pytest.fixture
+def make_lab() -> Iterator[Callable[..., Lab]]:
+    labs: list[Lab] = []
+
+    def make(**settings: object) -> Lab:
+        labs.append(Lab(**settings))
+        return labs[-1]
+
+    yield make
+    for lab in labs:
+        lab.engine.audit()
+        lab.close()
+
+
+@pytest.fixture
+def lab(make_lab: Callable[..., Lab]) -> Lab:
+    return make_lab()
+
+
+@pytest.fixture(scope="session")
+def oracle() -> Oracle:
+    return Oracle()

@@ -1,0 +1,148 @@
+"""A real engine over a tiny random model, in this process, driven step by step and audited after each."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from chatserve.engine.build import build_engine
+from chatserve.engine.messages import Delta, EngineStats, Generate
+from chatserve.engine.settings import EngineSettings
+from chatserve.model.loader import LoadedModel, wrap
+from chatserve.model.sampling import SamplingDefaults, SamplingParams
+
+CHUNK = 64
+CHUNK_BYTES = CHUNK * 2 * 2 * 2 * 8 * 4
+VOCABULARY = 199
+NEAR = 1e-3
+"""Where the oracle's two best logits are nearer than this, a different token is no fault."""
+
+
+def tiny_model() -> LlamaForCausalLM:
+    """Random weights, large enough that no two tokens are alike; the same in every call."""
+    torch.manual_seed(7)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=2048,
+        initializer_range=0.6,
+        tie_word_embeddings=False,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+class Oracle:
+    """The same weights under transformers' own attention, alone, with no cache of any kind between requests."""
+
+    def __init__(self) -> None:
+        self._model = tiny_model()
+        self.near_ties = 0
+
+    def logits(self, tokens: Sequence[int]) -> torch.Tensor:
+        """[vocabulary] for what follows the tokens."""
+        with torch.inference_mode():
+            return self._model(torch.tensor([list(tokens)])).logits[0, -1]
+
+    def agrees(self, prompt: Sequence[int], output: Sequence[int]) -> bool:
+        """Whether greedy decoding gives this output, up to a first difference at a near tie."""
+        tokens = list(prompt)
+        for token in output:
+            best = self.logits(tokens).topk(2)
+            if token != int(best.indices[0]):
+                near = float(best.values[0] - best.values[1]) < NEAR and token == int(best.indices[1])
+                self.near_ties += near
+                return near
+            tokens.append(token)
+        return True
+
+
+@dataclass
+class Answer:
+    """What one request brought, in the order in which it was told."""
+
+    deltas: list[Delta] = field(default_factory=list)
+
+    @property
+    def tokens(self) -> list[int]:
+        return [token for delta in self.deltas for token in delta.tokens]
+
+    @property
+    def finish(self) -> str | None:
+        return self.deltas[-1].finish if self.deltas else None
+
+    @property
+    def error(self) -> str | None:
+        return self.deltas[-1].error
+
+    @property
+    def cached(self) -> int | None:
+        return next((delta.cached for delta in self.deltas if delta.cached is not None), None)
+
+
+class Lab:
+    """kv_chunks: chunks of memory there are."""
+
+    def __init__(
+        self,
+        *,
+        kv_chunks: int = 64,
+        max_running: int = 8,
+        step_tokens: int = 256,
+        end_ids: Sequence[int] = (),
+        loaded: LoadedModel | None = None,
+    ) -> None:
+        model = loaded or wrap(tiny_model(), name="tiny", end_ids=end_ids, defaults=SamplingDefaults(), max_len=2048)
+        self.model = model
+        self._woken = threading.Event()
+        settings = EngineSettings(
+            model="tiny",
+            device="cpu",
+            max_running=max_running,
+            step_tokens=step_tokens,
+            kv_bytes=kv_chunks * CHUNK_BYTES,
+            chunk_tokens=CHUNK,
+        )
+        self.engine, self.limits = build_engine(model, settings, self._woken.set)
+        self.answers: dict[str, Answer] = {}
+
+    def ask(self, request_id: str, prompt: Sequence[int], *, max_tokens: int = 8, **fields: object) -> None:
+        sampling = {name: value for name, value in fields.items() if name in SamplingParams.__struct_fields__}
+        rest = {name: value for name, value in fields.items() if name not in sampling}
+        params = SamplingParams(max_tokens=max_tokens, **({"temperature": 0.0} | sampling))
+        self.answers[request_id] = Answer()
+        self.engine.add(Generate(id=request_id, prompt=np.array(prompt, dtype="<i4").tobytes(), params=params, **rest))
+
+    def step(self) -> None:
+        """Whatever can be done now, and the books checked after it."""
+        for delta in self.engine.advance():
+            self.answers[delta.id].deltas.append(delta)
+        self.engine.audit()
+
+    def run(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Until all is told that there is to tell, or `until` holds."""
+        while self.engine.busy and not until():
+            self._woken.clear()
+            self.step()
+            if self.engine.busy and not until():
+                assert self._woken.wait(30), "nothing happens any more"
+
+    def answer(self, request_id: str, prompt: Sequence[int], **fields: object) -> Answer:
+        """Ask and run to the end."""
+        self.ask(request_id, prompt, **fields)
+        self.run()
+        return self.answers[request_id]
+
+    def stats(self) -> EngineStats:
+        return self.engine.stats()
+
+    def close(self) -> None:
+        self.engine.close()
