@@ -110,6 +110,7 @@ def test_first_come_first_served_within_a_priority(make_lab: Callable[..., Lab])
         return False
 
     lab.run(until=note_the_ended)
+    note_the_ended()
     assert ended == ["z", "a", "b", "c"]
 
 

@@ -1,0 +1,34 @@
+# The two commands: `make serve` and `make test`. Everything is installed into .venv.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: serve chat test lint unit bench clean
+
+serve: $(VENV)/.base
+	@$(BIN)/chatserve serve
+
+chat: $(VENV)/.base
+	@$(BIN)/chatserve chat
+
+test: lint unit
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+unit: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+$(VENV)/.base: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)"; exit 1; }
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .models .mypy_cache .ruff_cache .pytest_cache .hypothesis
