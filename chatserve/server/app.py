@@ -1,0 +1,81 @@
+"""The HTTP application, built from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from chatserve.engine.port import EnginePort
+from chatserve.server.chat import ChatCompletions
+from chatserve.server.completions import Completions
+from chatserve.server.discretion import keep_users_words_out_of_logs
+from chatserve.server.errors import ApiError, answer_api_error, answer_bug, answer_http_error
+from chatserve.server.limits import ServerLimits
+from chatserve.server.metrics import Metrics
+from chatserve.server.models import ServedModel
+from chatserve.server.opening import TurnOpener
+from chatserve.server.operating import Operating
+from chatserve.server.request_log import RequestLog
+from chatserve.server.running import RunningTurns
+from chatserve.text.prompt import ChatPrompt
+from chatserve.text.tokenizer import Tokenizer
+from sessions.manager import SessionManager
+
+CLIENT_GONE = 499
+
+
+def create_app(
+    engine: EnginePort,
+    tokenizer: Tokenizer,
+    prompt: ChatPrompt,
+    sessions: SessionManager,
+    running: RunningTurns,
+    *,
+    model_name: str,
+    limits: ServerLimits | None = None,
+    middleware: Sequence[Middleware] = (),
+) -> Starlette:
+    """An application over parts that the caller owns, starts and closes; the engine need not be ready yet.
+
+    running: the turns under way, shared with whoever drains the server.
+    middleware: pure ASGI only, innermost last; a disconnect must reach the endpoints.
+    """
+    keep_users_words_out_of_logs()
+    limits = limits or ServerLimits()
+    metrics = Metrics(model_name)
+    opener = TurnOpener(engine, tokenizer, prompt, sessions, running, metrics, limits)
+    model = ServedModel(model_name, engine)
+    operating = Operating(engine, running, metrics)
+    app = Starlette(
+        routes=[
+            Route("/v1/chat/completions", ChatCompletions(opener, model, limits).create, methods=["POST"]),
+            Route("/v1/completions", Completions(opener, model, limits).create, methods=["POST"]),
+            Route("/v1/models", model.list),
+            Route("/v1/models/{model_id:path}", model.get),
+            Route("/health", operating.health),
+            Route("/ready", operating.ready),
+            Route("/metrics", operating.metrics),
+            Route("/admin/stats", operating.stats),
+            Route("/admin/flush", operating.flush, methods=["POST"]),
+        ],
+        middleware=[Middleware(RequestLog), *middleware],
+        exception_handlers={
+            ApiError: answer_api_error,
+            HTTPException: answer_http_error,
+            ClientDisconnect: answer_nobody,
+            Exception: answer_bug,
+        },
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+async def answer_nobody(_request: Request, _error: Exception) -> Response:
+    """The client has gone; the status is for the log."""
+    return Response(status_code=CLIENT_GONE)

@@ -1,0 +1,28 @@
+"""Keeps what users wrote, and what they were answered, out of the logs of the libraries beneath."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+
+
+class _PlacesOnly(logging.Filter):
+    """Of an exception nobody foresaw, its type and where it happened: its message may quote anything."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[0] is not None:
+            kind, _, places = record.exc_info
+            record.exc_info = None
+            record.exc_text = "".join(traceback.format_tb(places)) + kind.__name__
+        return True
+
+
+_places_only = _PlacesOnly()
+
+
+def keep_users_words_out_of_logs() -> None:
+    """sse_starlette would log each chunk at its debug level, uvicorn each path, and both exceptions in full."""
+    logging.getLogger("sse_starlette").setLevel(logging.INFO)
+    logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
+    for name in ("uvicorn.error", "sse_starlette.sse"):
+        logging.getLogger(name).addFilter(_places_only)

@@ -1,0 +1,142 @@
+"""What a request can be answered with instead of an answer, in OpenAI's shape.
+
+ApiError
+├── BadRequest        400  a value or the conversation cannot be used; nothing was started
+├── Missing           404  no such route, model or conversation
+├── WrongMethod       405
+├── TooSlow           408  the body did not arrive in time
+├── TooLarge          413  the body is over a limit
+├── TooBusy           429  a bounded queue is full
+├── Internal          500  our fault
+└── Unavailable       503  no engine, or the server is leaving
+"""
+
+from __future__ import annotations
+
+import http
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+ECHO_LIMIT = 80
+
+
+class ApiError(Exception):
+    """`param` names the field at fault; `code` is for programs, the message for people."""
+
+    status = 500
+    type = "server_error"
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.code = code
+
+
+class BadRequest(ApiError):
+    status = 400
+    type = "invalid_request_error"
+
+
+class Missing(ApiError):
+    status = 404
+    type = "invalid_request_error"
+
+
+class WrongMethod(ApiError):
+    status = 405
+    type = "invalid_request_error"
+
+
+class TooSlow(ApiError):
+    status = 408
+    type = "invalid_request_error"
+
+
+class TooLarge(ApiError):
+    status = 413
+    type = "invalid_request_error"
+
+
+class TooBusy(ApiError):
+    status = 429
+    type = "rate_limit_error"
+
+
+class Internal(ApiError):
+    status = 500
+    type = "server_error"
+
+
+class Unavailable(ApiError):
+    status = 503
+    type = "service_unavailable"
+
+
+class ErrorDetail(msgspec.Struct, frozen=True):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    error: ErrorDetail
+
+
+def shown(value: object) -> str:
+    """A value as an error message may repeat it: ASCII, bounded, and safe for half a surrogate pair."""
+    if isinstance(value, str):
+        text = ascii(value[:ECHO_LIMIT])
+        return text if len(value) <= ECHO_LIMIT else f"{text[:ECHO_LIMIT]}... ({len(value)} characters)"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if isinstance(value, dict):
+        return f"an object of {len(value)} fields"
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    text = ascii(value)
+    return text if len(text) <= ECHO_LIMIT else f"{text[:ECHO_LIMIT]}..."
+
+
+def error_body(error: ApiError) -> bytes:
+    """The error as JSON, for a response or for one event of a stream that has begun."""
+    return msgspec.json.encode(ErrorBody(ErrorDetail(error.message, error.type, error.param, error.code)))
+
+
+def error_response(error: ApiError) -> Response:
+    headers = {}
+    if isinstance(error, TooSlow):
+        headers["Connection"] = "close"  # what is left of the body may never come
+    if isinstance(error, Unavailable | TooBusy):
+        headers["Retry-After"] = "1"
+    return Response(error_body(error), error.status, headers, media_type="application/json")
+
+
+async def answer_api_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error_response(error)
+
+
+async def answer_http_error(request: Request, error: Exception) -> Response:
+    """Starlette's own errors (no such route, wrong method) in the API's shape."""
+    assert isinstance(error, HTTPException)
+    path = shown(request.url.path)
+    if error.status_code == 404:
+        return error_response(Missing(f"There is no route {path}.", code="route_not_found"))
+    if error.status_code == 405:
+        response = error_response(
+            WrongMethod(f"{path} does not take {shown(request.method)}.", code="method_not_allowed")
+        )
+        response.headers["Allow"] = (error.headers or {}).get("Allow", "")
+        return response
+    plain = ApiError(http.HTTPStatus(error.status_code).phrase)
+    return Response(error_body(plain), error.status_code, error.headers, media_type="application/json")
+
+
+async def answer_bug(_request: Request, _error: Exception) -> Response:
+    """What nobody foresaw: the client learns only that it happened, never the exception's text."""
+    return error_response(Internal("The server failed while it handled this request.", code="internal_error"))

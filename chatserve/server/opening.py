@@ -1,0 +1,180 @@
+"""From what a client asks to a turn under way: its history found, its prompt encoded, the engine asked."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from array import array
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import msgspec
+
+from chatserve.engine.messages import Generate
+from chatserve.engine.port import EnginePort, EngineUnavailable
+from chatserve.server.asks import Bounds, CompletionAsk, Options, context_exceeded
+from chatserve.server.chat_asks import ChatAsk
+from chatserve.server.errors import BadRequest, TooBusy, Unavailable
+from chatserve.server.limits import ServerLimits
+from chatserve.server.metrics import Metrics, TurnTimes
+from chatserve.server.recording import Append, Forget, Recorder, Rewrite
+from chatserve.server.running import RunningTurns
+from chatserve.server.turn import Turn
+from chatserve.text.answer import AnswerText
+from chatserve.text.errors import InvalidInput
+from chatserve.text.messages import Message as PromptMessage
+from chatserve.text.prompt import ChatPrompt
+from chatserve.text.tokenizer import Tokenizer
+from sessions.gate import SessionBusy
+from sessions.manager import SessionManager
+from sessions.open_turn import OpenTurn
+from sessions.store import StoreError
+from sessions.turns import Message, pack_ids
+
+ID_BYTES = 4
+
+
+class TurnOpener:
+    """Opens turns for every endpoint; all of them raise ApiError."""
+
+    def __init__(
+        self,
+        engine: EnginePort,
+        tokenizer: Tokenizer,
+        prompt: ChatPrompt,
+        sessions: SessionManager,
+        running: RunningTurns,
+        metrics: Metrics,
+        limits: ServerLimits,
+    ) -> None:
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._prompt = prompt
+        self._sessions = sessions
+        self._running = running
+        self._metrics = metrics
+        self._inline_text = limits.inline_text
+        self._encoders = ThreadPoolExecutor(limits.encoders, thread_name_prefix="encode")
+
+    def bounds(self) -> Bounds:
+        """What requests are checked against now. Raises Unavailable when nothing can be asked."""
+        self._running.check_open()
+        if self._engine.info is None:
+            raise Unavailable("The model is still being loaded; see /ready.", code="not_ready")
+        return Bounds.of(self._engine.info)
+
+    async def chat(self, ask: ChatAsk, bounds: Bounds) -> Turn:
+        """A turn of a conversation: a session's next one, or one found by all its messages."""
+        times = TurnTimes(self._metrics)
+        async with AsyncExitStack() as held:
+            opened = await held.enter_async_context(self._conversation(ask))
+            prompt, recorder = await self._chat_prompt(opened)
+            request = self._request(ask.options, prompt, bounds, "messages")
+            answer = AnswerText(self._tokenizer, ask.options.stops, ask.options.include_stop)
+            return self._start(request, answer, recorder, held, times, shows=ask.options.stream)
+
+    async def completion(self, ask: CompletionAsk, bounds: Bounds) -> Turn:
+        """A turn of no conversation: the prompt as it is."""
+        times = TurnTimes(self._metrics)
+        prompt = array("i", await self._completion_prompt(ask.prompt))
+        request = self._request(ask.options, prompt, bounds, "prompt")
+        answer = AnswerText(self._tokenizer, ask.options.stops, ask.options.include_stop, continues=True)
+        return self._start(request, answer, Forget(), AsyncExitStack(), times, shows=ask.options.stream)
+
+    async def _completion_prompt(self, prompt: str | tuple[int, ...]) -> Sequence[int]:
+        if not isinstance(prompt, str):
+            return prompt
+        return await self._encoded(len(prompt), lambda: self._tokenizer.encode_prompt(prompt))
+
+    @asynccontextmanager
+    async def _conversation(self, ask: ChatAsk) -> AsyncIterator[OpenTurn]:
+        """The conversation, kept to this turn; what it can refuse is said as the API says it."""
+        tenant = ask.options.tenant
+        opening = (
+            self._sessions.stateless(tenant, ask.messages)
+            if ask.session_id is None
+            else self._sessions.session(tenant, ask.session_id, ask.messages)
+        )
+        try:
+            async with opening as opened:
+                yield opened
+        except SessionBusy as error:
+            raise TooBusy(f"This session is busy: {error}.", param="session_id", code="session_busy") from None
+        except StoreError:
+            raise Unavailable("The conversation cannot be read now; try again shortly.", code="store") from None
+
+    async def _chat_prompt(self, opened: OpenTurn) -> tuple[array[int], Recorder]:
+        """Token-exact: stored ids stay as they are and only what is new is encoded, where the template allows it."""
+        history, new = opened.history, opened.new_messages
+        if history and self._prompt.append_only:
+            ids = await self._rendered(self._prompt.following, new)
+            return opened.history_ids + ids, Append(opened, ids)
+        ids = await self._rendered(self._prompt.whole, (*history, *new))
+        return ids, Rewrite(opened, ids) if history else Append(opened, ids)
+
+    async def _rendered(
+        self, render: Callable[[Sequence[PromptMessage]], Sequence[int]], messages: Sequence[Message]
+    ) -> array[int]:
+        size = sum(len(message.content) for message in messages)
+        texts = [PromptMessage(message.role, message.content, message.name) for message in messages]
+        try:
+            return array("i", await self._encoded(size, lambda: render(texts)))
+        except InvalidInput as error:
+            raise BadRequest(str(error), param="messages", code="invalid_prompt") from None
+
+    async def _encoded(self, size: int, encode: Callable[[], Sequence[int]]) -> Sequence[int]:
+        """Short text at once; long text in a thread, of which there are few, so that streams keep their pace."""
+        if size <= self._inline_text:
+            return encode()
+        return await asyncio.get_running_loop().run_in_executor(self._encoders, encode)
+
+    def _request(self, options: Options, prompt: array[int], bounds: Bounds, param: str) -> Generate:
+        """What the engine is asked, the answer's length cut to the room beside the prompt. Raises BadRequest."""
+        if not prompt:
+            raise BadRequest(
+                f"{param} gives no tokens; there is nothing to continue.", param=param, code="empty_prompt"
+            )
+        room = bounds.max_tokens - len(prompt)
+        if room < 1:
+            raise context_exceeded(len(prompt), bounds.max_tokens, param)
+        return Generate(
+            id=uuid.uuid4().hex,
+            prompt=pack_ids(prompt),
+            params=msgspec.structs.replace(options.params, max_tokens=min(options.params.max_tokens, room)),
+            tenant=options.tenant,
+            priority=options.priority,
+            hold=bool(options.stops),
+            reuse=options.reuse,
+        )
+
+    def _start(
+        self,
+        request: Generate,
+        answer: AnswerText,
+        recorder: Recorder,
+        held: AsyncExitStack,
+        times: TurnTimes,
+        *,
+        shows: bool,
+    ) -> Turn:
+        """Takes over what is held. Raises Unavailable."""
+        self._running.check_open()  # it may have closed while this turn waited for an earlier one
+        try:
+            stream = self._engine.submit(request)
+        except EngineUnavailable:
+            raise Unavailable(
+                "The engine is not ready to take requests; try again shortly.", code="not_ready"
+            ) from None
+        turn = Turn(
+            stream,
+            answer,
+            recorder,
+            held.pop_all(),
+            self._running,
+            times,
+            prompt_tokens=len(request.prompt) // ID_BYTES,
+            shows=shows,
+        )
+        self._running.add(turn)
+        return turn
