@@ -85,7 +85,7 @@ def test_no_import_hides_in_a_function_and_no_file_reads_the_environment(path: P
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             inner = [node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)]
             assert not inner, f"an import inside {function.name}"
-    if path.name != "cli.py":
+    if path.name not in ("cli.py", "convert.py"):  # the second is a program of its own
         names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         assert not names & {"environ", "getenv", "argv"}, "only the command line reads argv and the environment"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
@@ -23,17 +24,32 @@ SLOTS_PER_RUNNING = 4
 """Warm slots beside the running ones: each is a conversation whose next turn costs no mapping."""
 
 
-KV_SHARE = 0.8
-"""Of the memory that is free after loading the model, what KV may take unless the operator says."""
+@dataclass(frozen=True, slots=True)
+class DeviceDefaults:
+    """What suits a kind of device unless the operator says otherwise.
+
+    kv_share: of the memory that is free once the model is loaded, what KV may take.
+    """
+
+    driver: str
+    max_running: int
+    step_tokens: int
+    kv_share: float
+
+
+DEFAULTS = {
+    "cpu": DeviceDefaults("host", max_running=16, step_tokens=512, kv_share=0.5),
+    "cuda": DeviceDefaults("cuda", max_running=256, step_tokens=8192, kv_share=0.9),
+}
 
 
 def build_engine(model: LoadedModel, settings: EngineSettings, wake: Callable[[], None]) -> tuple[Engine, EngineLimits]:
     """An engine around a loaded model. Raises DriverError when the device's memory calls cannot be used."""
-    spec, device = model.spec, torch.device(model.device)
-    if device.type == "cuda":
-        driver = open_driver("cuda", device=device.index or 0, stream=torch.cuda.current_stream(device).cuda_stream)
-    else:
-        driver = open_driver("host")
+    spec, device = model.spec, model.device
+    defaults = DEFAULTS[device.type]
+    max_running = settings.max_running or defaults.max_running
+    step_tokens = max(settings.step_tokens or defaults.step_tokens, max_running)
+    driver = open_driver(defaults.driver, **driver_arguments(device))
     dtype = getattr(torch, spec.dtype)
     layout = KVLayout.choose(
         layers=spec.layers,
@@ -44,8 +60,8 @@ def build_engine(model: LoadedModel, settings: EngineSettings, wake: Callable[[]
         max_len=spec.max_len,
         chunk_tokens=settings.chunk_tokens,
     )
-    kv_bytes = settings.kv_bytes or int(driver.free_bytes() * KV_SHARE)
-    slots = settings.max_running * SLOTS_PER_RUNNING
+    kv_bytes = settings.kv_bytes or int(driver.free_bytes() * defaults.kv_share)
+    slots = max_running * SLOTS_PER_RUNNING
     manager = Manager(
         driver,
         layout,
@@ -60,16 +76,23 @@ def build_engine(model: LoadedModel, settings: EngineSettings, wake: Callable[[]
         memory=Memory(
             Mapper(manager, keep_unused=settings.keep_unused),
             capacity=capacity,
-            first_rows=settings.step_tokens,
+            first_rows=step_tokens,
             ahead=settings.ahead,
         ),
         scheduler=Scheduler(
-            max_running=settings.max_running,
-            step_tokens=settings.step_tokens,
+            max_running=max_running,
+            step_tokens=step_tokens,
             share_from=layout.chunk_tokens,
         ),
         end_ids=spec.end_ids,
         vocab_size=spec.vocab_size,
         wake=wake,
     )
-    return engine, EngineLimits(max_tokens=capacity, max_running=settings.max_running, priorities=settings.priorities)
+    return engine, EngineLimits(max_tokens=capacity, max_running=max_running, priorities=settings.priorities)
+
+
+def driver_arguments(device: torch.device) -> dict[str, int]:
+    """What the device's driver must know: which one, and on which stream the model computes."""
+    if device.type != "cuda":
+        return {}
+    return {"device": device.index or 0, "stream": torch.cuda.current_stream(device).cuda_stream}

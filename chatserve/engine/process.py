@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass
 
 import msgspec
+import torch
 import zmq
 
 from chatserve.engine.build import build_engine
@@ -85,7 +86,8 @@ def run_engine(start: Start) -> None:
     socket.connect(start.endpoint)
     wire = Wire(socket, msgspec.msgpack.Decoder(ToEngine), msgspec.msgpack.Encoder())
     settings = start.settings
-    model = load_model(settings.model, dtype=settings.dtype, device=settings.device, max_len=settings.max_len)
+    device = settings.device if settings.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    model = load_model(settings.model, dtype=settings.dtype, device=device, max_len=settings.max_len)
     wake = Wake()
     engine, limits = build_engine(model, settings, wake.ring)
     wire.send(Ready(spec=model.spec, limits=limits))

@@ -6,20 +6,22 @@ import msgspec
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """model: a folder, a GGUF file, a hub id, or "demo".  dtype: None lets the device choose.
-    max_len: tokens of context; None takes the model's own.
-    max_running: requests in one step.  step_tokens: tokens in one step.
+    """model: a folder, a GGUF file or a hub id.
+    device: "auto" takes a GPU where there is one; "cpu", "cuda", "cuda:1".
+
+    dtype: None lets the device choose.  max_len: tokens of context; None takes the model's own.
+    max_running: requests in one step.  step_tokens: tokens in one step.  None for either: what suits the device.
     kv_bytes: the most KV memory; None takes a share of what is free.  kv_reserve: bytes kept when idle.
     ahead: rows mapped before they are needed.  keep_unused: seconds a prefix is kept without use; None: for ever.
     chunk_tokens: tokens of one chunk; None chooses by the model's shape.
     """
 
     model: str
-    device: str
+    device: str = "auto"
     dtype: str | None = None
     max_len: int | None = None
-    max_running: int = 64
-    step_tokens: int = 512
+    max_running: int | None = None
+    step_tokens: int | None = None
     kv_bytes: int | None = None
     kv_reserve: int = 0
     ahead: int = 16

@@ -1,0 +1,7 @@
+"""`python -m chatserve`."""
+
+import sys
+
+from chatserve.cli import main
+
+sys.exit(main())
