@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import torch
 
@@ -103,3 +106,10 @@ def test_only_sampled_rows_get_logits(llama):
     logits = run(llama, llama.arena(2, 16), make_batch([(0, 0, first), (1, 0, second)], sampled=[1]))
     assert logits.shape == (1, 97)
     assert_close(logits[0], llama.reference(second)[-1])
+
+
+def test_rows_that_are_not_mapped_are_never_touched():
+    """Every row is a page of its own; those past each sequence's end fault on any access."""
+    command = [sys.executable, "-m", "tests.model.faulting_arena"]
+    result = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout.strip()) == (0, "alive"), result.stderr

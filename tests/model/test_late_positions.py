@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import torch
@@ -21,7 +22,7 @@ def last_logits(model: LoadedModel, text: list[int]) -> torch.Tensor:
     kernel = make_kernel(arena)
     cuts = [*range(0, len(text) - 37, CHUNK), len(text) - 37, len(text) - 9, len(text)]
     with torch.inference_mode():
-        for start, end in zip(cuts, cuts[1:], strict=False):
+        for start, end in itertools.pairwise(cuts):
             logits = step_logits(model, kernel, make_batch([(0, start, text[start:end])]))
     return logits[0]
 

@@ -138,7 +138,7 @@ def test_a_dtype_is_taken_and_rotary_tables_stay_in_float32(tmp_path):
     assert model.spec.dtype == "bfloat16"
     assert model.module.dtype == torch.bfloat16
     tables = [buffer for name, buffer in model.module.named_buffers() if name.endswith("inv_freq")]
-    assert [table.dtype for table in tables] == [torch.float32]
+    assert {table.dtype for table in tables} == {torch.float32}
     with pytest.raises(UnsupportedModel, match="'int4'"):
         load_model(str(folder), dtype="int4", device="cpu", max_len=None)
 

@@ -92,7 +92,7 @@ def test_a_step_that_fails_does_not_stop_the_next(llama, runner):
     assert runner.launch(make_batch([(0, 0, PROMPT)])).tokens() == greedy(llama, PROMPT, 1)
 
 
-def test_a_seed_gives_the_same_tokens_alone_and_among_others(llama, runner):
+def test_a_seed_gives_the_same_tokens_alone_and_among_others(runner):
     """A17."""
     params = SamplingParams(max_tokens=1, temperature=1.0, seed=7)
     alone = runner.launch(make_batch([(0, 0, PROMPT)], [Sample(0, params, 0, (), ())])).tokens()

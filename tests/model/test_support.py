@@ -30,7 +30,7 @@ def angles(config: PreTrainedConfig) -> torch.Tensor:
         ("deepseek_v3", {}, "latent attention"),
         ("t5", {}, "encoder-decoder"),
         ("qwen3_next", {}, "'linear_attention'"),
-        ("lfm2", {}, "'conv'"),
+        ("lfm2", {"layer_types": ["conv", "full_attention", "conv"]}, "'conv'"),
         ("llama", {"rope_parameters": {"rope_type": "helix", "rope_theta": 1e4}}, "unknown rope type 'helix'"),
         ("llama", {"rope_scaling": {"type": "helix", "factor": 2.0}}, "unknown rope type 'helix'"),
         ("llama", {"num_key_value_heads": 3}, "8 attention heads cannot be shared out over 3 KV heads"),
@@ -70,7 +70,7 @@ def test_a_real_window_can_be_run_up_to_its_size():
     [
         ("bloom", {"n_head": 8, "n_layer": 3}, "does not run|attention calls"),
         ("mamba", {}, "does not run|attention calls"),
-        ("gpt_oss", {"layer_types": ["full_attention"] * 3, "head_dim": 16, "num_local_experts": 2}, "sinks"),
+        ("gpt_oss", {"layer_types": ["full_attention"] * 3, "head_dim": 16, "num_local_experts": 4}, "sinks"),
         ("bert", {"is_decoder": False}, "not plainly causal|does not run|attention calls"),
     ],
 )
@@ -121,7 +121,7 @@ def test_longrope_runs_only_where_its_angles_do_not_change():
     rope = {"type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4}
     config = tiny_config("phi3", rope_scaling=rope, original_max_position_embeddings=128, rope_theta=1e4)
     check_config(config, 128)
-    with pytest.raises(UnsupportedModel, match="longrope.*128"):
+    with pytest.raises(UnsupportedModel, match=r"longrope.*128"):
         check_config(config, 129)
 
 

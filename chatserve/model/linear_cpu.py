@@ -1,0 +1,47 @@
+"""Matrix products of few rows on the CPU, in the order that reads the weights at the memory's speed.
+
+A step that only decodes multiplies each weight matrix by a handful of rows. Asked for `rows @ weight.T`, the BLAS
+inside torch reads the weights with one thread; asked for `weight @ rows.T` with all of them, from two rows up. The
+sums are the same.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn.functional import linear
+
+FEW = 16
+"""Up to this many rows the other order is faster (measured on two cores, weights of 576 x 192 … 49,152)."""
+
+
+class FewRowsLinear(nn.Linear):
+    """A linear layer that shares the parameters of another; for use without gradients."""
+
+    def __init__(self, other: nn.Linear) -> None:
+        nn.Module.__init__(self)
+        self.in_features = other.in_features
+        self.out_features = other.out_features
+        self.weight = other.weight
+        self.bias = other.bias
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """[..., in_features] -> [..., out_features]."""
+        rows = input.numel() // self.in_features
+        if not 0 < rows <= FEW:
+            return linear(input, self.weight, self.bias)
+        flat = input.reshape(rows, self.in_features)
+        if rows == 1:
+            flat = flat.repeat(2, 1)
+        product = torch.mm(self.weight, flat.t()).t()[:rows].contiguous()
+        if self.bias is not None:
+            product += self.bias
+        return product.view(*input.shape[:-1], self.out_features)
+
+
+def speed_up_few_rows(module: nn.Module) -> None:
+    """Put a FewRowsLinear in the place of every plain linear layer inside the module."""
+    for parent in list(module.modules()):
+        for name, child in parent.named_children():
+            if type(child) is nn.Linear:
+                setattr(parent, name, FewRowsLinear(child))
