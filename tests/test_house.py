@@ -19,7 +19,7 @@ BELOW = {
     "chatserve.engine": {"vtensor", "chatserve.model"},
     "chatserve.server": {"chatserve.engine", "chatserve.text", "chatserve.model", "sessions"},
     "chatserve.terminal": set(),
-    "chatserve.cli": {
+    "chatserve.commands": {
         "chatserve.server",
         "chatserve.engine",
         "chatserve.text",
@@ -27,6 +27,7 @@ BELOW = {
         "chatserve.terminal",
         "sessions",
     },
+    "chatserve.cli": {"chatserve.commands"},
 }
 """Each room and the rooms it may look down into."""
 

@@ -121,6 +121,10 @@ class Engine:
         deltas, self._deltas = self._deltas, []
         return deltas
 
+    def running(self) -> Sequence[Request]:
+        """Who runs now, to be looked at only."""
+        return tuple(self._scheduler.running)
+
     def stats(self) -> EngineStats:
         """Measured now."""
         return engine_stats(self._memory.stats(), self.counters, self._scheduler)

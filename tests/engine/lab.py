@@ -13,11 +13,12 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from chatserve.engine.build import build_engine
 from chatserve.engine.messages import Delta, EngineStats, Generate
 from chatserve.engine.settings import EngineSettings
-from chatserve.model.loader import LoadedModel, wrap
+from chatserve.model.loader import wrap
 from chatserve.model.sampling import SamplingDefaults, SamplingParams
 
 CHUNK = 64
-CHUNK_BYTES = CHUNK * 2 * 2 * 2 * 8 * 4
+CHUNK_BYTES = {"cpu": CHUNK * 2 * 2 * 2 * 8 * 4, "cuda": 2 << 20}
+"""What one chunk takes: whole pages on the one, one granule on the other."""
 VOCABULARY = 199
 NEAR = 1e-3
 """Where the oracle's two best logits are nearer than this, a different token is no fault."""
@@ -98,17 +99,17 @@ class Lab:
         max_running: int = 8,
         step_tokens: int = 256,
         end_ids: Sequence[int] = (),
-        loaded: LoadedModel | None = None,
+        device: str = "cpu",
     ) -> None:
-        model = loaded or wrap(tiny_model(), name="tiny", end_ids=end_ids, defaults=SamplingDefaults(), max_len=2048)
-        self.model = model
+        module = tiny_model().to(device)
+        model = wrap(module, name="tiny", end_ids=end_ids, defaults=SamplingDefaults(), max_len=2048)
         self._woken = threading.Event()
         settings = EngineSettings(
             model="tiny",
-            device="cpu",
+            device=device,
             max_running=max_running,
             step_tokens=step_tokens,
-            kv_bytes=kv_chunks * CHUNK_BYTES,
+            kv_bytes=kv_chunks * CHUNK_BYTES[device],
             chunk_tokens=CHUNK,
         )
         self.engine, self.limits = build_engine(model, settings, self._woken.set)
