@@ -3,7 +3,7 @@
     python loadtest/gpu_memory.py --out loadtest/results/gpu_memory.json
 
 An engine in this process over random weights of a Llama-8B shape (bf16, 128 KiB of KV a token). Prompts are of unequal
-length, so that chunk edges are met at unequal times, then once more of equal length, so that all meet theirs in one step.
+length, so that chunk edges are met at unequal times; then of equal length, so that all meet theirs in one step.
 """
 
 from __future__ import annotations
@@ -51,10 +51,11 @@ def model(layers: int) -> LlamaForCausalLM:
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)
     with torch.device("cuda"):
-        module = LlamaForCausalLM(config)
+        module: LlamaForCausalLM = LlamaForCausalLM(config)
     torch.set_default_dtype(before)
     module.model.rotary_emb = type(module.model.rotary_emb)(config).to("cuda")
-    return module.eval()
+    module.train(False)
+    return module
 
 
 class Watch:

@@ -70,7 +70,7 @@ class TurnOpener:
         async with AsyncExitStack() as held:
             opened = await held.enter_async_context(self._conversation(ask))
             prompt, recorder = await self._chat_prompt(opened)
-            request = self._request(ask.options, prompt, bounds, "messages")
+            request = self._request(ask.options, prompt, bounds, "messages", turn_ends=self._prompt.end_ids)
             answer = AnswerText(self._tokenizer, ask.options.stops, ask.options.include_stop)
             return self._start(request, answer, recorder, held, times, shows=ask.options.stream)
 
@@ -129,8 +129,13 @@ class TurnOpener:
             return encode()
         return await asyncio.get_running_loop().run_in_executor(self._encoders, encode)
 
-    def _request(self, options: Options, prompt: array[int], bounds: Bounds, param: str) -> Generate:
-        """What the engine is asked, the answer's length cut to the room beside the prompt. Raises BadRequest."""
+    def _request(
+        self, options: Options, prompt: array[int], bounds: Bounds, param: str, *, turn_ends: tuple[int, ...] = ()
+    ) -> Generate:
+        """What the engine is asked, the answer's length cut to the room beside the prompt. Raises BadRequest.
+
+        turn_ends: tokens that end a turn by the chat template's word, whether or not the model's settings list them.
+        """
         if not prompt:
             raise BadRequest(
                 f"{param} gives no tokens; there is nothing to continue.", param=param, code="empty_prompt"
@@ -138,10 +143,14 @@ class TurnOpener:
         room = bounds.max_tokens - len(prompt)
         if room < 1:
             raise context_exceeded(len(prompt), bounds.max_tokens, param)
+        params = options.params
+        ends = params.stop_token_ids if params.ignore_eos else (*params.stop_token_ids, *turn_ends)
         return Generate(
             id=uuid.uuid4().hex,
             prompt=pack_ids(prompt),
-            params=msgspec.structs.replace(options.params, max_tokens=min(options.params.max_tokens, room)),
+            params=msgspec.structs.replace(
+                params, max_tokens=min(params.max_tokens, room), stop_token_ids=tuple(dict.fromkeys(ends))
+            ),
             tenant=options.tenant,
             priority=options.priority,
             hold=bool(options.stops),

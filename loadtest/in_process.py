@@ -1,0 +1,54 @@
+"""An engine over the demo model in this process, for benchmarks without sockets."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from chatserve.engine.build import build_engine
+from chatserve.engine.messages import Generate
+from chatserve.engine.settings import EngineSettings
+from chatserve.model.demo import demo_path, fetch_demo
+from chatserve.model.loader import load_model
+from chatserve.model.sampling import SamplingParams
+
+
+def demo() -> Path:
+    """The demo model's folder, fetched where it is missing."""
+    return fetch_demo(demo_path(Path(".models")), print)
+
+
+class Bench:
+    """Asks, runs to the end, and knows when each token came."""
+
+    def __init__(self, folder: Path, *, max_running: int = 8) -> None:
+        settings = EngineSettings(model=str(folder), device="cpu", max_running=max_running)
+        self._woken = threading.Event()
+        model = load_model(str(folder), dtype=None, device="cpu", max_len=None)
+        self.engine, _ = build_engine(model, settings, self._woken.set)
+        self._ids = iter(range(1 << 40))
+
+    def answers(
+        self, prompts: Sequence[Sequence[int]], new_tokens: int, *, reuse: bool = True
+    ) -> tuple[list[list[int]], list[list[float]]]:
+        """Greedy answers to all prompts together: their tokens, and the time of each token."""
+        names = {str(next(self._ids)): number for number in range(len(prompts))}
+        tokens: list[list[int]] = [[] for _ in prompts]
+        times: list[list[float]] = [[] for _ in prompts]
+        params = SamplingParams(max_tokens=new_tokens, temperature=0.0, ignore_eos=True)
+        for name, number in names.items():
+            prompt = np.array(prompts[number], dtype="<i4").tobytes()
+            self.engine.add(Generate(id=name, prompt=prompt, params=params, reuse=reuse))
+        while self.engine.busy:
+            self._woken.clear()
+            for delta in self.engine.advance():
+                assert delta.error is None, delta.error
+                tokens[names[delta.id]] += delta.tokens
+                times[names[delta.id]] += [time.perf_counter()] * len(delta.tokens)
+            if self.engine.busy:
+                self._woken.wait(60)
+        return tokens, times
