@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
 from loadtest.report import keep, options
 from vtensor.driver.base import Handle
-from vtensor.pool import PSet
+from vtensor.pool import Chunk, PSet
 from vtensor.rtree import RTree
 
 CONVERSATIONS = 10_000
@@ -26,13 +27,12 @@ def main() -> None:
     """Ten thousand conversations below one system prompt, some of them branched, and one of 128K tokens."""
     chosen = options(__doc__, "rtree").parse_args()
     pset, random = PSet(), np.random.default_rng(3)
-    tree = RTree(
-        CHUNK,
-        take=pset.take,
-        drop=lambda chunks: [pset.drop(chunk) for chunk in chunks] and None,
-        unwarm=lambda _: None,
-        clock=time.monotonic,
-    )
+
+    def drop(chunks: Sequence[Chunk]) -> None:
+        for chunk in chunks:
+            pset.drop(chunk)
+
+    tree = RTree(CHUNK, take=pset.take, drop=drop, unwarm=lambda _: None, clock=time.monotonic)
     handles = iter(range(1 << 40))
 
     def record(tokens: np.ndarray) -> None:

@@ -263,7 +263,7 @@ class Manager:
             if own is not recorded:
                 try:
                     self._operations.Map(vtensor.slot, page, [recorded], writable=False)
-                except OutOfMemory:
+                except DriverError:
                     return False
                 self._operations.pset.take(recorded)
                 vtensor.chunks[page] = recorded

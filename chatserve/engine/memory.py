@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from vtensor.driver.base import DriverError
 from vtensor.manager import Admitted, Manager, Origin
 from vtensor.mapper import Mapper
 from vtensor.stats import MemoryStats
+
+log = logging.getLogger(__name__)
 
 Admission = Admitted | MemoryError | DriverError
 
@@ -65,7 +68,7 @@ class Memory:
         """Let others match what a running request has computed."""
         vtensor, tenant, tokens = request.vtensor, request.tenant, request.tokens(0, request.computed)
         assert vtensor is not None
-        self._mapper.submit(lambda manager: manager.publish(vtensor, tenant, tokens))
+        self._mapper.submit(lambda manager: manager.publish(vtensor, tenant, tokens)).add_done_callback(_log_failure)
 
     def record(self, request: Request, length: int) -> Future[None]:
         """PrefixRecord of the first `length` computed tokens, and Release."""
@@ -73,7 +76,9 @@ class Memory:
         assert vtensor is not None
         request.vtensor = None
         self._mapper.forget(vtensor)
-        return self._mapper.submit(lambda manager: manager.prefix_record(vtensor, tenant, tokens))
+        recorded = self._mapper.submit(lambda manager: manager.prefix_record(vtensor, tenant, tokens))
+        recorded.add_done_callback(_log_failure)
+        return recorded
 
     def flush(self) -> Future[None]:
         """Forget recorded prefixes and give free memory back."""
@@ -90,6 +95,13 @@ class Memory:
     def close(self) -> None:
         """Everything back to the device."""
         self._mapper.close()
+
+
+def _log_failure(act: Future[None]) -> None:
+    """For acts whose outcome nobody waits for. A broken invariant ends the mapper, and with it the engine."""
+    error = act.exception()
+    if error is not None:
+        log.error("a prefix was not recorded: %s", error)
 
 
 def _admit(manager: Manager, wanted: Sequence[Wanted], first_rows: int, headroom: int) -> list[Admission]:

@@ -1,4 +1,4 @@
-"""The engine's memory on a GPU: the same answers as the oracle, in float32, whatever happens to the memory under them."""
+"""The engine's memory on a GPU: the oracle's answers, in float32, whatever happens to the memory under them."""
 
 from __future__ import annotations
 
