@@ -19,7 +19,7 @@ TEXT = [{"role": "user", "content": "tell me more about the moon and the sea " *
 
 
 def talk(server: Server) -> None:
-    """One question that all ask alike and compute alone: one of them is recorded, the memory of the rest is freed."""
+    """A question whose answer reuses nothing and leaves nothing: its memory is freed as it ends."""
     server.chat(TEXT, max_tokens=24, ignore_eos=True, reuse_prefix=False)
 
 
@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8766)
     chosen = parser.parse_args()
     with running(chosen.port) as server:
+        server.chat(TEXT, max_tokens=24, ignore_eos=True)
         peak = 0
         with ThreadPoolExecutor(CLIENTS) as pool:
             talks = [pool.submit(talk, server) for _ in range(CLIENTS)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from vtensor.audit import audit
-from vtensor.driver.base import Address, Driver, DriverError, Fence, OutOfMemory, Passed
+from vtensor.driver.base import Address, Driver, DriverError, Fence, OutOfMemory
 from vtensor.layout import KVLayout
 from vtensor.operations import Operations, OutOfChunks, OutOfSlots
 from vtensor.pool import Chunk, Slot, VTensor
@@ -62,6 +62,7 @@ class Manager:
     ) -> None:
         self.layout = layout
         self._reserve = reserve
+        self._clock = clock
         self._operations = Operations(driver, layout, slots=slots, limit=limit)
         self._tree = RTree(
             layout.chunk_tokens,
@@ -157,7 +158,7 @@ class Manager:
     def prefix_record(self, vtensor: VTensor, tenant: str, tokens: Tokens, fence: Fence | None = None) -> None:
         """PrefixRecord and Release: the vTensor's first rows, those of `tokens`, can be matched from now on.
 
-        fence: the last work that was launched on the vTensor.
+        fence: the last work that was launched on the vTensor, if it may still be under way.
         Its slot stays mapped as a warm extra when it is the only one to end there.
         """
         assert vtensor in self._live
@@ -166,8 +167,8 @@ class Manager:
         if leaf is None or leaf.warm is not None or not self._repoint(vtensor, self._tree.path(leaf), len(tokens)):
             self.release(vtensor, fence)
             return
+        self._guard(vtensor, fence)
         self._live.remove(vtensor)
-        vtensor.slot.fence = fence or Passed()
         held = vtensor.chunks
         vtensor.chunks, vtensor.rows = held[:used], used * self.layout.chunk_tokens
         vtensor.shared_rows = len(tokens)
@@ -176,17 +177,33 @@ class Manager:
         self._operations.pFree(held)
 
     def publish(self, vtensor: VTensor, tenant: str, tokens: Tokens) -> None:
-        """PrefixRecord of a vTensor that runs on: rows written by completed steps can be matched already."""
+        """PrefixRecord of a vTensor that runs on: rows written by completed steps can be matched already.
+
+        Not where the rTree has the same tokens in other chunks: those would be held up by what follows them.
+        """
         assert vtensor in self._live
-        self._tree.rPush(tenant, tokens, vtensor.chunks[: self.layout.chunks_for(len(tokens))])
+        match = self._tree.rPrefixMatch(tenant, tokens)
+        whole = match.length // self.layout.chunk_tokens
+        if match.chunks[:whole] == vtensor.chunks[:whole]:
+            self._tree.rPush(tenant, tokens, vtensor.chunks[: self.layout.chunks_for(len(tokens))])
 
     def release(self, vtensor: VTensor, fence: Fence | None = None) -> None:
-        """Release: chunks and slot go back to their sets; what is mapped stays until it is in the way."""
+        """Release: chunks and slot go back to their sets; what is mapped stays until it is in the way.
+
+        fence: the last work that was launched on the vTensor, if it may still be under way.
+        """
         assert vtensor in self._live, "released twice"
+        self._guard(vtensor, fence)
         self._live.remove(vtensor)
-        self._operations.vFree(vtensor.slot, fence or Passed())
+        self._operations.vFree(vtensor.slot)
         self._operations.pFree(vtensor.chunks)
         vtensor.chunks, vtensor.rows = [], 0
+
+    def distrust(self, vtensor: VTensor) -> None:
+        """Release a vTensor whose numbers went wrong; forget what may have them too; no free chunk keeps any."""
+        self.release(vtensor)
+        self._tree.clear()
+        self._operations.give_back(0)
 
     def flush(self) -> None:
         """Forget every recorded prefix and give free memory back, down to the reserve."""
@@ -197,9 +214,12 @@ class Manager:
         """Return free chunks above the reserve to the device; how many went."""
         return self._operations.give_back(self._reserve)
 
-    def expire(self, unused_since: float) -> None:
-        """Forget what was recorded and not used since then."""
-        while self._tree.evict(unused_since):
+    def expire(self, unused: float, most: int = 64) -> None:
+        """Forget what was not used for so many seconds, at most so many chunks of it at once."""
+        before = self._clock() - unused
+        for _ in range(most):
+            if not self._tree.evict(before):
+                return
             self._counts.evicted_chunks += 1
 
     def stats(self) -> MemoryStats:
@@ -296,7 +316,11 @@ class Manager:
 
     def _unwarm(self, vtensor: VTensor) -> None:
         del self._warm[vtensor]
-        self._operations.vFree(vtensor.slot, vtensor.slot.fence)
+        self._operations.vFree(vtensor.slot)
+
+    def _guard(self, vtensor: VTensor, fence: Fence | None) -> None:
+        if fence is not None:
+            self._operations.guard(vtensor.slot, fence)
 
     def _evict(self) -> bool:
         evicted = self._tree.evict()

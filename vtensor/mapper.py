@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from vtensor.driver.base import DriverError
+from vtensor.driver.base import OutOfMemory
 from vtensor.manager import Manager
 from vtensor.operations import OutOfChunks
 from vtensor.pool import VTensor
@@ -32,6 +32,7 @@ class Mapper:
         self._manager = manager
         self._idle_after = idle_after
         self._keep_unused = keep_unused
+        self._expiry = 0.0
         self._acts: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._wanted: dict[VTensor, int] = {}
         self._starved: set[VTensor] = set()
@@ -45,7 +46,7 @@ class Mapper:
         """Do an act after those submitted before; its result or its error comes with the future."""
         future: Future[T] = Future()
         with self._wake:
-            self._check()
+            self.check()
             self._acts.append((lambda: act(self._manager), future))
             self._wake.notify_all()
         return future
@@ -66,13 +67,22 @@ class Mapper:
             self._starved.discard(vtensor)
 
     def ready(self, vtensor: VTensor, rows: int) -> bool:
-        """Wait until rows that were asked for are ready (True) or memory is too short for them (False)."""
+        """Wait until exactly these rows are ready (True) or memory is too short for them (False)."""
         with self._wake:
+            if vtensor.rows < rows:
+                self._wanted[vtensor] = rows  # not what was wished for beyond them
+                self._starved.discard(vtensor)
+                self._wake.notify_all()
             while vtensor.rows < rows and vtensor not in self._starved:
-                self._check()
-                assert vtensor in self._wanted, "waiting for rows that nobody asked for"
+                self.check()
                 self._wake.wait()
         return vtensor.rows >= rows
+
+    def check(self) -> None:
+        """Raises what ended the thread, if anything did."""
+        assert not self._closing, "the mapper is closed"
+        if self._running.done():
+            self._running.result()
 
     def close(self) -> None:
         """Finish what was submitted, give all memory back, end the thread."""
@@ -81,12 +91,6 @@ class Mapper:
             self._wake.notify_all()
         self._running.result()
         self._executor.shutdown()
-
-    def _check(self) -> None:
-        """Raises what ended the thread, if anything did."""
-        assert not self._closing, "the mapper is closed"
-        if self._running.done():
-            self._running.result()
 
     def _run(self) -> None:
         self._manager.bind_thread()
@@ -117,26 +121,28 @@ class Mapper:
         elif waiting is not None:
             self._perform(*waiting)
         else:
-            self._tidy()
+            self._manager.give_back()
+        self._expire()
         return True
 
     def _extend(self, vtensor: VTensor, rows: int) -> None:
+        short = False
         try:
             self._manager.extend(vtensor, rows)
-            short = False
-        except (OutOfChunks, DriverError):
+        except OutOfChunks:
             short = True
         with self._wake:
-            if short:
+            wanted = self._wanted.get(vtensor)
+            if wanted == rows and short:
                 self._starved.add(vtensor)
-            if short or self._wanted.get(vtensor, 0) <= vtensor.rows:
-                self._wanted.pop(vtensor, None)
+            if wanted == rows or (wanted is not None and wanted <= vtensor.rows):
+                del self._wanted[vtensor]
             self._wake.notify_all()
 
     def _perform(self, act: Callable[[], Any], future: Future[Any]) -> None:
         try:
             result = act()
-        except (MemoryError, DriverError) as error:
+        except (MemoryError, OutOfMemory) as error:
             future.set_exception(error)
             return
         except BaseException as error:
@@ -144,7 +150,9 @@ class Mapper:
             raise
         future.set_result(result)
 
-    def _tidy(self) -> None:
-        if self._keep_unused is not None:
-            self._manager.expire(time.monotonic() - self._keep_unused)
-        self._manager.give_back()
+    def _expire(self) -> None:
+        """Now and then, however busy: forget what nobody used for too long."""
+        now = time.monotonic()
+        if self._keep_unused is not None and now >= self._expiry:
+            self._expiry = now + self._idle_after
+            self._manager.expire(self._keep_unused)

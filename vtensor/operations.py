@@ -61,12 +61,8 @@ class Operations:
             raise OutOfSlots(f"all {len(self.vset)} slots are in use; raise the number of slots")
         return slot
 
-    def vFree(self, slot: Slot, fence: Fence) -> None:
-        """Give a slot back; what is mapped there stays until it is in the way.
-
-        fence: the last work that was launched on it.
-        """
-        slot.fence = fence
+    def vFree(self, slot: Slot) -> None:
+        """Give a slot back; what is mapped there stays until it is in the way."""
         self.vset.give(slot)
 
     def pAlloc(self, slot: Slot, first: int, count: int, evict: Callable[[], bool]) -> list[Chunk]:
@@ -126,6 +122,11 @@ class Operations:
             self.Map(slot, at, [source], writable=False)
         size = rows * self._layout.token_stride
         fence = self._call(self._driver.copy, self._address(target, page), self._address(slot, at), size)
+        self.guard(target, fence)
+        self.guard(slot, fence)
+
+    def guard(self, slot: Slot, fence: Fence) -> None:
+        """Unmap nothing of a slot before this work is over. Work is queued in order: a later fence stands for all."""
         if not fence.done():
             slot.fence = fence
 
@@ -153,25 +154,27 @@ class Operations:
     def _map_page(self, slot: Slot, page: int, chunk: Chunk, *, writable: bool) -> bool:
         """Whether the page had to be mapped."""
         entry, address, size = slot.pages[page], self._address(slot, page), self._layout.chunk_bytes
-        in_place = entry is not None and entry.chunk is chunk
         if writable:
             # A chunk about to be written belongs to its new owner alone: nobody may still read it elsewhere.
             for where in [where for where in chunk.mappings if where != (slot, page)]:
                 self.Unmap(*where)
-        if entry is not None and entry.chunk is chunk:
-            if entry.writable != writable:
-                self._call(self._driver.protect, address, size, writable=writable)
-                entry.writable = writable
-        else:
-            if entry is not None:
-                self.Unmap(slot, page)
-            self._call(self._driver.map, address, size, chunk.handle, writable=writable)
-            slot.pages[page] = Page(chunk, writable)
-            chunk.mappings.append((slot, page))
+        if entry is None or entry.chunk is not chunk:
+            self._replace(slot, page, chunk, writable=writable)
+        elif entry.writable != writable:
+            self._call(self._driver.protect, address, size, writable=writable)
+            entry.writable = writable
         if writable and not chunk.cleared:
-            self._call(self._driver.clear, address, size)
+            self.guard(slot, self._call(self._driver.clear, address, size))
             chunk.cleared = True
-        return not in_place
+        return entry is None or entry.chunk is not chunk
+
+    def _replace(self, slot: Slot, page: int, chunk: Chunk, *, writable: bool) -> None:
+        if slot.pages[page] is not None:
+            self.Unmap(slot, page)
+        address = self._address(slot, page)
+        self._call(self._driver.map, address, self._layout.chunk_bytes, chunk.handle, writable=writable)
+        slot.pages[page] = Page(chunk, writable)
+        chunk.mappings.append((slot, page))
 
     def _address(self, slot: Slot, page: int) -> Address:
         return Address(slot.address + page * self._layout.chunk_bytes)

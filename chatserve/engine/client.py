@@ -7,7 +7,6 @@ import logging
 import sys
 import tempfile
 from asyncio.subprocess import PIPE, Process
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -36,6 +35,16 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 """Seconds between a death and the next start; doubled from death to death, until one has been ready."""
+
+
+async def _end(process: Process, timeout: float) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        await asyncio.wait_for(process.wait(), timeout)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
 
 
 class EngineRefused(EngineError):
@@ -74,32 +83,30 @@ class EngineClient:
         return self._alive
 
     async def start(self) -> None:
-        """Start the process and return when it is ready. Raises EngineRefused when it never will be."""
+        """Start the process and return when it is ready. Raises EngineRefused when it never will be, and OSError."""
         self._ready = asyncio.get_running_loop().create_future()
         self._supervisor = asyncio.create_task(self._supervise(), name="engine supervisor")
+        await asyncio.wait((self._ready, self._supervisor), return_when=asyncio.FIRST_COMPLETED)
+        if not self._ready.done():
+            self._supervisor.result()
         await self._ready
 
     async def close(self, timeout: float = 10.0) -> None:
         """Let the engine give its memory back and end; after `timeout` seconds it is killed."""
-        if self._supervisor is not None:
-            self._supervisor.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._supervisor
-        process = self._process
-        if process is not None and process.returncode is None:
-            assert process.stdin is not None
-            process.stdin.close()
-            try:
-                await asyncio.wait_for(process.wait(), timeout)
-            except TimeoutError:
-                process.kill()
-                await process.wait()
-        self._fail_everyone()
-        self._context.destroy(linger=0)
-        self._folder.cleanup()
+        try:
+            if self._supervisor is not None:
+                self._supervisor.cancel()
+                await asyncio.wait((self._supervisor,))
+            if self._process is not None and self._process.returncode is None:
+                await _end(self._process, timeout)
+        finally:
+            self._fail_everyone()
+            self._context.destroy(linger=0)
+            self._folder.cleanup()
 
     def submit(self, request: Generate) -> Stream:
         """Raises EngineUnavailable."""
+        assert request.id not in self._streams, "two requests with one id"
         stream = Stream(request.id, self._stop)
         self._send(request)
         self._streams[request.id] = stream
@@ -164,13 +171,18 @@ class EngineClient:
         start = Start(settings=self._settings, endpoint=endpoint, log_level=self._log_level)
         process.stdin.write(msgspec.json.encode(start) + b"\n")
         receiver = asyncio.create_task(self._receive(socket), name="engine receiver")
+        exit_status = asyncio.create_task(process.wait(), name="engine exit")
         try:
-            return await process.wait()
+            await asyncio.wait((receiver, exit_status), return_when=asyncio.FIRST_COMPLETED)
+            if receiver.done():
+                process.kill()
+                log.error("the engine's messages cannot be read: %s", receiver.exception())
+            return await exit_status
         finally:
             self._alive = False
             receiver.cancel()
-            with suppress(asyncio.CancelledError):
-                await receiver
+            exit_status.cancel()
+            await asyncio.wait((receiver, exit_status))
             socket.close(linger=0)
             self._fail_everyone()
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import count, zip_longest
+from itertools import count
 
 import msgspec
 import numpy as np
 
+from chatserve.engine.admissions import Admissions
 from chatserve.engine.batch import make_batch
 from chatserve.engine.counters import Counters, engine_stats
-from chatserve.engine.memory import Admission, Memory
+from chatserve.engine.memory import Memory
 from chatserve.engine.messages import Delta, EngineStats, Finish, Generate
 from chatserve.engine.request import Request, Status, Tokens
 from chatserve.engine.scheduler import Row, Scheduler
@@ -57,8 +58,7 @@ class Engine:
         self._vocab_size = vocab_size
         self._wake = wake
         self._requests: dict[str, Request] = {}
-        self._admission: tuple[Sequence[Request], Future[list[Admission]]] | None = None
-        self._short_of_memory = False
+        self._admissions = Admissions(scheduler, memory, wake)
         self._flight: Flight | None = None
         self._prepared: list[Row] = []
         self._deltas: list[Delta] = []
@@ -69,7 +69,7 @@ class Engine:
     def busy(self) -> bool:
         """Whether anything waits, runs or is to be told; an ended answer that awaits its Stop does none of these."""
         scheduler = self._scheduler
-        return bool(scheduler.waiting or scheduler.running or self._admission or self._flight or self._deltas)
+        return bool(scheduler.waiting or scheduler.running or self._admissions.pending or self._flight or self._deltas)
 
     def add(self, asked: Generate) -> None:
         """Queue a request. What can never fit is refused at once, by a delta that names the limit."""
@@ -97,27 +97,30 @@ class Engine:
         request = self._requests.get(request_id)
         if request is None:
             return
-        request.stop_at = len(request.output) if keep is None else min(keep, len(request.output))
+        if request.stop_at is None:
+            request.stop_at = len(request.output) if keep is None else min(keep, len(request.output))
         if request.in_flight == 0 and request.status is not Status.ADMITTED:
             self._leave(request)
 
     def flush(self) -> Future[None]:
         """Forget recorded prefixes and give free memory back."""
-        self._short_of_memory = False
+        self._admissions.note_release()
         return self._memory.flush()
 
     def advance(self) -> list[Delta]:
         """Do what can be done now; never waits for a step. Returns what there is to tell."""
-        self._collect_admission()
+        self._memory.check()
+        self._take_admissions()
         if self._flight is not None and self._flight.launched.done():
             self._commit(self._flight)
-        self._admit()
+        self._admissions.ask()
         if self._flight is None:
             self._launch()
-        if self._flight is None:
-            self._admit()  # whoever was just preempted may be all there is to do
-        elif not self._prepared:
+        if self._flight is not None and not self._prepared:
             self._prepare()
+        if self._admissions.short:
+            self._reclaim()
+        self._admissions.ask()  # also for whoever was just preempted: nothing else may be left to do
         deltas, self._deltas = self._deltas, []
         return deltas
 
@@ -153,35 +156,29 @@ class Engine:
             return f"the prompt holds a token id outside 0 to {self._vocab_size - 1}"
         return None
 
-    def _admit(self) -> None:
-        """Ask for the memory of those who may start; one question at a time keeps their order."""
-        if self._admission is not None or self._short_of_memory:
-            return
-        chosen = self._scheduler.admissible()
-        if not chosen:
-            return
-        for request in chosen:
-            self._scheduler.remove(request)
-            request.status = Status.ADMITTED
-        admissions = self._memory.admit(chosen, headroom=len(self._scheduler.running))
-        self._admission = chosen, admissions
-        admissions.add_done_callback(lambda _: self._wake())
-
-    def _collect_admission(self) -> None:
-        if self._admission is None or not self._admission[1].done():
-            return
-        (requests, future), self._admission = self._admission, None
-        for request, admission in zip_longest(requests, future.result()):
+    def _take_admissions(self) -> None:
+        for request, admission in self._admissions.answered():
             if isinstance(admission, Admitted):
                 self._start(request, admission)
             elif request.stop_at is not None:
                 self._leave(request)
-            elif admission is not None and not self._scheduler.running:
+            elif admission is None or self._anyone_holds_memory() or not self._admissions.short:
+                self._scheduler.wait(request)
+            else:
                 # Alone, and still not enough: other programs hold the device's memory.
                 self._fail(request, f"no memory for this conversation now: {admission}")
-            else:
-                self._short_of_memory = True
-                self._scheduler.wait(request)
+
+    def _anyone_holds_memory(self) -> bool:
+        return any(request.vtensor is not None for request in self._requests.values())
+
+    def _reclaim(self) -> bool:
+        """Record the longest ended answer whose Stop has not come: it gives its memory up and loses its takeover."""
+        for request in self._requests.values():
+            if request.status is Status.ENDED and request.vtensor is not None:
+                self._memory.record(request, request.computed).result()
+                self._admissions.note_release()
+                return True
+        return False
 
     def _start(self, request: Request, admission: Admitted) -> None:
         request.vtensor, request.computed = admission.vtensor, admission.cached
@@ -203,9 +200,11 @@ class Engine:
 
     def _launch(self) -> None:
         self._make_room()
-        rows = [row for row in self._prepared if row.request.status is Status.RUNNING] or self._scheduler.plan()
+        rows = [row for row in self._prepared if row.request.status is Status.RUNNING]
         self._prepared = []
-        rows = self._secure(rows)
+        rows = self._secure(rows or self._scheduler.plan())
+        while not rows and self._scheduler.running:
+            rows = self._secure(self._scheduler.plan())
         if not rows:
             return
         for row in rows:
@@ -217,30 +216,30 @@ class Engine:
     def _secure(self, rows: Sequence[Row]) -> list[Row]:
         """The rows whose memory is there. Where it is short, the lowest priority, latest arrival is preempted."""
         for row in rows:
-            while row.request.status is Status.RUNNING:
-                if self._memory.ready(row.request, row.start + row.count):
-                    break
-                self._preempt(self._scheduler.victim())
-        self.counters.stalls = self._memory.stalls
+            request, end = row.request, row.start + row.count
+            self.counters.stalls += request.status is Status.RUNNING and not self._memory.has(request, end)
+            while request.status is Status.RUNNING and not self._memory.ready(request, end):
+                if not self._reclaim():
+                    self._preempt(self._scheduler.victim())
         return [row for row in rows if row.request.status is Status.RUNNING]
 
     def _make_room(self) -> None:
         """Preempt for a waiting request of higher priority that found no memory or no place."""
-        waiting, running = self._scheduler.waiting, self._scheduler.running
-        if waiting and (self._short_of_memory or len(running) >= self._scheduler.max_running):
-            victim = self._scheduler.displaced_by(waiting[0])
+        full = len(self._scheduler.running) >= self._scheduler.max_running
+        if self._admissions.short or (full and not self._admissions.pending):
+            victim = self._scheduler.displaced()
             if victim is not None:
                 self._preempt(victim)
-                self._admit()
+                self._admissions.ask()
 
     def _preempt(self, request: Request) -> None:
         """PrefixRecord and Release; it resumes by PrefixMatch, with every token it has."""
         assert request.in_flight == 0
         self._scheduler.remove(request)
         self._memory.record(request, request.computed).result()
+        self._admissions.note_release()
         request.computed = 0
         self.counters.preemptions += 1
-        self._short_of_memory = False
         self._scheduler.wait(request)
 
     def _commit(self, flight: Flight) -> None:
@@ -261,11 +260,13 @@ class Engine:
             if request.stop_at is not None:
                 self._leave(request)
                 continue
-            if row.count > 1:
-                self._memory.publish(request)
             if token == NOT_FINITE:
+                self._memory.distrust(request)
                 self._fail(request, "the model's numbers are not finite for this conversation")
-            elif token is not None:
+                continue
+            if row.count > 1 and request.reuse:
+                self._memory.publish(request)
+            if token is not None:
                 self._take_in(request, token)
 
     def _take_in(self, request: Request, token: int) -> None:
@@ -309,7 +310,6 @@ class Engine:
         if request.hold:
             self._scheduler.remove(request)
             request.status = Status.ENDED
-            self._short_of_memory = False
         else:
             request.stop_at = len(request.output)
             self._leave(request)
@@ -327,4 +327,4 @@ class Engine:
         del self._requests[request.id]
         if request.vtensor is not None:
             self._memory.record(request, min(request.computed, len(request.prompt) + request.stop_at))
-        self._short_of_memory = False
+        self._admissions.note_release()

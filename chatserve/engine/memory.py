@@ -8,14 +8,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from chatserve.engine.request import Request, Tokens
-from vtensor.driver.base import DriverError
+from vtensor.driver.base import OutOfMemory
 from vtensor.manager import Admitted, Manager, Origin
 from vtensor.mapper import Mapper
+from vtensor.pool import VTensor
 from vtensor.stats import MemoryStats
 
 log = logging.getLogger(__name__)
 
-Admission = Admitted | MemoryError | DriverError
+Admission = Admitted | MemoryError | OutOfMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,6 @@ class Memory:
         self.capacity = capacity
         self._first_rows = first_rows
         self._ahead = ahead
-        self.stalls = 0
 
     def admit(self, requests: Sequence[Request], *, headroom: int) -> Future[list[Admission]]:
         """PrefixMatch or Create for each in turn, up to the first there is no memory for: its error ends the list.
@@ -54,15 +54,15 @@ class Memory:
         assert request.vtensor is not None
         self._mapper.extend_ahead(request.vtensor, min(end + max(next_count, self._ahead), request.most_rows))
 
+    def has(self, request: Request, rows: int) -> bool:
+        """Whether these rows are mapped already."""
+        assert request.vtensor is not None
+        return request.vtensor.rows >= rows
+
     def ready(self, request: Request, rows: int) -> bool:
-        """Whether the rows of the next step are there; waits, which counts as a stall. False: memory is short."""
-        vtensor = request.vtensor
-        assert vtensor is not None
-        if vtensor.rows >= rows:
-            return True
-        self.stalls += 1
-        self._mapper.extend_ahead(vtensor, rows)
-        return self._mapper.ready(vtensor, rows)
+        """Wait until these rows are mapped (True) or it is plain that memory is too short for them (False)."""
+        assert request.vtensor is not None
+        return self.has(request, rows) or self._mapper.ready(request.vtensor, rows)
 
     def publish(self, request: Request) -> None:
         """Let others match what a running request has computed."""
@@ -71,14 +71,30 @@ class Memory:
         self._mapper.submit(lambda manager: manager.publish(vtensor, tenant, tokens)).add_done_callback(_log_failure)
 
     def record(self, request: Request, length: int) -> Future[None]:
-        """PrefixRecord of the first `length` computed tokens, and Release."""
-        vtensor, tenant, tokens = request.vtensor, request.tenant, request.tokens(0, length)
+        """PrefixRecord of the first `length` computed tokens, and Release; one that reuses nothing leaves nothing."""
+        vtensor, tenant, tokens = self._taken_from(request), request.tenant, request.tokens(0, length)
+        if request.reuse:
+            act = self._mapper.submit(lambda manager: manager.prefix_record(vtensor, tenant, tokens))
+        else:
+            act = self._mapper.submit(lambda manager: manager.release(vtensor))
+        act.add_done_callback(_log_failure)
+        return act
+
+    def distrust(self, request: Request) -> None:
+        """Release a request whose numbers went wrong, and forget whatever may have them."""
+        vtensor = self._taken_from(request)
+        self._mapper.submit(lambda manager: manager.distrust(vtensor))
+
+    def check(self) -> None:
+        """Raises what ended the mapper, if anything did."""
+        self._mapper.check()
+
+    def _taken_from(self, request: Request) -> VTensor:
+        vtensor = request.vtensor
         assert vtensor is not None
         request.vtensor = None
         self._mapper.forget(vtensor)
-        recorded = self._mapper.submit(lambda manager: manager.prefix_record(vtensor, tenant, tokens))
-        recorded.add_done_callback(_log_failure)
-        return recorded
+        return vtensor
 
     def flush(self) -> Future[None]:
         """Forget recorded prefixes and give free memory back."""
@@ -113,7 +129,7 @@ def _admit(manager: Manager, wanted: Sequence[Wanted], first_rows: int, headroom
             else:
                 vtensor = manager.create(min(first_rows, len(want.tokens)), headroom=headroom)
                 admissions.append(Admitted(vtensor, 0, Origin.CREATED))
-        except (MemoryError, DriverError) as error:
+        except (MemoryError, OutOfMemory) as error:
             admissions.append(error)
             break
     return admissions

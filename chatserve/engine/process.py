@@ -90,12 +90,12 @@ def run_engine(start: Start) -> None:
     model = load_model(settings.model, dtype=settings.dtype, device=device, max_len=settings.max_len)
     wake = Wake()
     engine, limits = build_engine(model, settings, wake.ring)
-    wire.send(Ready(spec=model.spec, limits=limits))
     try:
+        wire.send(Ready(spec=model.spec, limits=limits))
         serve(engine, wire, wake, parent=sys.stdin.fileno())
     finally:
-        engine.close()
         socket.close(linger=500)
+        engine.close()
         context.term()
 
 

@@ -59,22 +59,17 @@ class Scheduler:
 
     def admissible(self) -> list[Request]:
         """Waiting requests to admit now, in order; only those who wait for another's prompt may be overtaken."""
-        room = self.max_running - len(self.running)
-        chosen: list[Request] = []
-        for request in self.waiting:
-            if len(chosen) >= room:
-                break
-            if not any(self._follows(request, leader) for leader in (*self.running, *chosen)):
-                chosen.append(request)
-        return chosen
+        return self._candidates(self.max_running - len(self.running))
 
     def victim(self) -> Request:
         """Who is preempted when memory is short: the lowest priority, then the latest arrival."""
         return self.running[-1]
 
-    def displaced_by(self, request: Request) -> Request | None:
-        """Who makes room for a waiting request: only one of lower priority."""
-        return self.running[-1] if self.running and self.running[-1].priority > request.priority else None
+    def displaced(self) -> Request | None:
+        """Who makes room for the first of those who wait: only one of lower priority."""
+        first = next(iter(self._candidates(1)), None)
+        victim = self.running[-1] if self.running else None
+        return victim if first is not None and victim is not None and victim.priority > first.priority else None
 
     def plan(self) -> list[Row]:
         """The step after the one in flight."""
@@ -102,13 +97,27 @@ class Scheduler:
         """Whether the token in flight is the last it may generate."""
         return len(request.output) + 1 >= request.params.max_tokens
 
+    def _candidates(self, most: int) -> list[Request]:
+        leaders = [request for request in self.running if self._leads(request)]
+        chosen: list[Request] = []
+        for request in self.waiting:
+            if len(chosen) >= most:
+                break
+            if not any(self._follows(request, leader) for leader in leaders):
+                chosen.append(request)
+                leaders += [request] if self._leads(request) else []
+        return chosen
+
+    def _leads(self, request: Request) -> bool:
+        """Whether it still has to compute a part of its prompt that others could share."""
+        return request.reuse and len(request.prompt) - request.computed >= self._share_from
+
     def _follows(self, request: Request, leader: Request) -> bool:
-        """Whether a leader is about to compute what this request could share (public report A11)."""
-        if not (request.reuse and leader.reuse) or request.tenant != leader.tenant:
+        """Whether an earlier or more urgent request computes now what this one could share (public report A11)."""
+        if not request.reuse or request.tenant != leader.tenant or leader.place > request.place:
             return False
-        limit = min(len(request.prompt) - 1, len(leader.prompt))
-        if limit - leader.computed < self._share_from:
+        start, stop = leader.computed, leader.computed + self._share_from
+        if stop >= len(request.prompt):
             return False
-        differing = request.prompt[:limit] != leader.prompt[:limit]
-        common = int(np.argmax(differing)) if differing.any() else limit
-        return common - leader.computed >= self._share_from
+        next_part = np.array_equal(request.prompt[start:stop], leader.prompt[start:stop])
+        return next_part and np.array_equal(request.prompt[:start], leader.prompt[:start])

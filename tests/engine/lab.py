@@ -122,19 +122,24 @@ class Lab:
         self.answers[request_id] = Answer()
         self.engine.add(Generate(id=request_id, prompt=np.array(prompt, dtype="<i4").tobytes(), params=params, **rest))
 
-    def step(self) -> None:
+    def step(self, *, audit: bool = True) -> None:
         """Whatever can be done now, and the books checked after it."""
         for delta in self.engine.advance():
             self.answers[delta.id].deltas.append(delta)
-        self.engine.audit()
+        if audit:
+            self.engine.audit()
 
     def run(self, until: Callable[[], bool] = lambda: False) -> None:
         """Until all is told that there is to tell, or `until` holds."""
         while self.engine.busy and not until():
-            self._woken.clear()
-            self.step()
-            if self.engine.busy and not until():
-                assert self._woken.wait(30), "nothing happens any more"
+            self.turn()
+
+    def turn(self) -> None:
+        """A step, and the wait for what comes of it."""
+        self._woken.clear()
+        self.step()
+        if self.engine.busy:
+            assert self._woken.wait(30), "nothing happens any more"
 
     def answer(self, request_id: str, prompt: Sequence[int], **fields: object) -> Answer:
         """Ask and run to the end."""

@@ -222,3 +222,18 @@ def test_the_counts_are_those_of_what_was_run(lab: Lab) -> None:
     assert (stats.prompt_tokens, stats.cached_tokens, stats.generated_tokens) == (100, 49, 20)
     assert stats.computed_tokens == 50 + 9 + 1 + 9
     assert stats.physical_bytes == stats.free_bytes + stats.private_bytes + stats.shared_bytes
+
+
+def test_numbers_that_go_wrong_fail_their_request_and_are_never_shared(lab: Lab) -> None:
+    """A15, A41: not even with the same conversation, once the model is well again."""
+    before = lab.answer("before", ids(P), max_tokens=2)
+    weight = lab.model.module.get_output_embeddings().weight
+    healthy = weight.detach().clone()
+    weight.data.fill_(float("nan"))
+    answer = lab.answer("ill", ids(2 * P, 3), max_tokens=4)
+    assert (answer.finish, answer.tokens) == ("failed", [])
+    assert "not finite" in str(answer.error)
+    weight.data.copy_(healthy)
+    again = lab.answer("well", ids(2 * P, 3), max_tokens=4)
+    assert (again.finish, again.cached) == ("length", 0)
+    assert lab.answer("after", ids(P), max_tokens=2).tokens == before.tokens

@@ -53,7 +53,7 @@ def test_a_new_handle_reads_as_zeros_even_where_memory_was_used_before(arena: Ar
     for _ in range(3):
         handle = driver.create(size)
         driver.map(arena.at(1), size, handle, writable=True)
-        driver.clear(arena.at(1), size)
+        driver.clear(arena.at(1), size).wait()
         assert arena.row(1).count_nonzero() == 0
         arena.row(1).fill_(7.0)
         driver.unmap(arena.at(1), size)

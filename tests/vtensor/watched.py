@@ -67,9 +67,9 @@ class WatchedDriver:
         self._count("copy")
         return self._real.copy(target, source, size)
 
-    def clear(self, address: Address, size: int) -> None:
+    def clear(self, address: Address, size: int) -> Fence:
         assert address in self.mapped
-        self._real.clear(address, size)
+        return self._real.clear(address, size)
 
     def free_bytes(self) -> int:
         return self._real.free_bytes()

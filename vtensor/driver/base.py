@@ -83,7 +83,7 @@ class Driver(Protocol):
         """Copy after the work launched so far, before the work launched next."""
         ...
 
-    def clear(self, address: Address, size: int) -> None:
+    def clear(self, address: Address, size: int) -> Fence:
         """Make a handle that was just created, mapped writable here, read as zeros before any later work."""
         ...
 

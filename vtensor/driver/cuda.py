@@ -21,7 +21,9 @@ class CudaEvent:
     """A point in a stream; passed when the device has got there."""
 
     def __init__(self, stream: int) -> None:
-        self._event = _checked(cu.cuEventCreate(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING), "cuEventCreate")
+        flags = cu.CUevent_flags.CU_EVENT_DISABLE_TIMING
+        self._event: cu.CUevent | None = None
+        self._event = _checked(cu.cuEventCreate(flags), "cuEventCreate")
         _checked(cu.cuEventRecord(self._event, stream), "cuEventRecord")
 
     def done(self) -> bool:
@@ -35,7 +37,8 @@ class CudaEvent:
         _checked(cu.cuEventSynchronize(self._event), "cuEventSynchronize")
 
     def __del__(self) -> None:
-        cu.cuEventDestroy(self._event)
+        if self._event is not None:
+            cu.cuEventDestroy(self._event)
 
 
 class CudaDriver:
@@ -45,7 +48,10 @@ class CudaDriver:
     """
 
     def __init__(self, device: int = 0, stream: int = 0) -> None:
-        _checked(cu.cuInit(0), "cuInit")
+        try:
+            _checked(cu.cuInit(0), "cuInit")
+        except RuntimeError as error:  # no libcuda on this machine
+            raise DriverError(f"the CUDA driver cannot be used: {error}") from error
         self._device = device
         self._stream = cu.CUstream(stream)
         self._context = _checked(cu.cuDevicePrimaryCtxRetain(device), "cuDevicePrimaryCtxRetain")
@@ -108,8 +114,9 @@ class CudaDriver:
         _checked(cu.cuMemcpyDtoDAsync(target, source, size, self._stream), f"cuMemcpyDtoDAsync of {size} bytes")
         return CudaEvent(int(self._stream))
 
-    def clear(self, address: Address, size: int) -> None:
+    def clear(self, address: Address, size: int) -> Fence:
         _checked(cu.cuMemsetD8Async(address, 0, size, self._stream), f"cuMemsetD8Async of {size} bytes")
+        return CudaEvent(int(self._stream))
 
     def free_bytes(self) -> int:
         free, _total = _checked(cu.cuMemGetInfo(), "cuMemGetInfo")

@@ -11,6 +11,7 @@ import ctypes
 import errno
 import mmap
 import os
+from pathlib import Path
 from typing import Final
 
 from vtensor.driver.base import Address, DriverError, Fence, Handle, OutOfMemory, Passed
@@ -100,12 +101,20 @@ class HostDriver:
         ctypes.memmove(target, source, size)
         return Passed()
 
-    def clear(self, address: Address, size: int) -> None:  # noqa: ARG002
+    def clear(self, address: Address, size: int) -> Fence:  # noqa: ARG002
         # fallocate gave zeroed pages, and a hole reads as zeros again.
-        return None
+        return Passed()
 
     def free_bytes(self) -> int:
-        return os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE
+        """What the system could give without swapping, or the container's own limit where that is nearer."""
+        meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        available = int(meminfo["MemAvailable"].split()[0]) * 1024
+        cgroup = Path("/sys/fs/cgroup")
+        try:
+            limit, used = ((cgroup / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        except OSError:
+            return available
+        return available if limit == "max" else min(available, max(0, int(limit) - int(used)))
 
     def close(self) -> None:
         for address, size in list(self._reserved.items()):
