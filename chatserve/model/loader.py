@@ -16,7 +16,7 @@ from chatserve.model.attention import use_slot_attention
 from chatserve.model.ends import EndIds, union
 from chatserve.model.errors import IncompleteModel, ModelNotFound, UnsupportedModel
 from chatserve.model.generation import sampling_defaults
-from chatserve.model.linear_cpu import speed_up_few_rows
+from chatserve.model.linear_cpu import speed_up_linears
 from chatserve.model.probe import probe
 from chatserve.model.sampling import SamplingDefaults
 from chatserve.model.spec import ModelSpec
@@ -81,7 +81,7 @@ def wrap(
     shape = probe(module, max_len)
     use_slot_attention(module)
     if module.device.type == "cpu":
-        speed_up_few_rows(module)
+        speed_up_linears(module)
     spec = ModelSpec(
         name=name,
         layers=shape.layers,

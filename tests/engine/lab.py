@@ -103,6 +103,7 @@ class Lab:
     ) -> None:
         module = tiny_model().to(device)
         model = wrap(module, name="tiny", end_ids=end_ids, defaults=SamplingDefaults(), max_len=2048)
+        self.model = model
         self._woken = threading.Event()
         settings = EngineSettings(
             model="tiny",

@@ -1,4 +1,4 @@
-"""The other order of a product is the same product."""
+"""However a product is computed, it is the product."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from chatserve.model.linear_cpu import FEW, FewRowsLinear, speed_up_few_rows
+from chatserve.model.linear_cpu import FEW, CpuLinear, speed_up_linears
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -15,7 +15,7 @@ def test_any_number_of_rows_gives_what_linear_gives(rows, bias):
     linear = nn.Linear(24, 56, bias=bias)
     given = torch.randn(1, rows, 24)
     with torch.inference_mode():
-        result = FewRowsLinear(linear)(given)
+        result = CpuLinear(linear)(given)
         torch.testing.assert_close(result, linear(given), atol=1e-5, rtol=0)
     assert result.is_contiguous()
 
@@ -23,6 +23,14 @@ def test_any_number_of_rows_gives_what_linear_gives(rows, bias):
 def test_parameters_stay_shared():
     model = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4)), nn.ReLU())
     weights = list(model.parameters())
-    speed_up_few_rows(model)
+    speed_up_linears(model)
     assert all(now is before for now, before in zip(model.parameters(), weights, strict=True))
-    assert [type(layer) for layer in model.modules()].count(FewRowsLinear) == 2
+    assert [type(layer) for layer in model.modules()].count(CpuLinear) == 2
+
+
+def test_sixteen_bits_stay_sixteen_bits():
+    linear = nn.Linear(24, 56).to(torch.bfloat16)
+    for rows in (1, FEW + 1):
+        given = torch.randn(rows, 24, dtype=torch.bfloat16)
+        with torch.inference_mode():
+            torch.testing.assert_close(CpuLinear(linear)(given), linear(given), atol=3e-2, rtol=0)
