@@ -51,19 +51,11 @@ def prompt_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ChatP
 
 
 @pytest.fixture(scope="session")
-def demo_folder() -> str:
-    """The demo model's folder; tests that ask for it are marked `model`."""
-    folder = Path(__file__).parents[2] / ".models" / "smollm2-135m-instruct"
-    assert (folder / "tokenizer.json").is_file(), "the demo model is missing: fetch it first"
-    return str(folder)
+def demo(demo_folder: Path) -> Tokenizer:
+    return Tokenizer.load(str(demo_folder))
 
 
 @pytest.fixture(scope="session")
-def demo(demo_folder: str) -> Tokenizer:
-    return Tokenizer.load(demo_folder)
-
-
-@pytest.fixture(scope="session")
-def demo_backend(demo_folder: str) -> Backend:
+def demo_backend(demo_folder: Path) -> Backend:
     """The same tokenizer as its library has it."""
-    return Backend.from_file(str(Path(demo_folder) / "tokenizer.json"))
+    return Backend.from_file(str(demo_folder / "tokenizer.json"))
