@@ -11,15 +11,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
 
-import msgspec
-import numpy as np
-
 from chatserve.engine.admissions import Admissions
 from chatserve.engine.batch import make_batch
 from chatserve.engine.counters import Counters, engine_stats
+from chatserve.engine.intake import Refused, accept
 from chatserve.engine.memory import Memory
 from chatserve.engine.messages import Delta, EngineStats, Finish, Generate
-from chatserve.engine.request import Request, Status, Tokens
+from chatserve.engine.request import Request, Status
 from chatserve.engine.scheduler import Row, Scheduler
 from chatserve.model.errors import BadLogits
 from chatserve.model.runner import Launched, Runner
@@ -73,22 +71,15 @@ class Engine:
 
     def add(self, asked: Generate) -> None:
         """Queue a request. What can never fit is refused at once, by a delta that names the limit."""
-        prompt = np.frombuffer(asked.prompt, dtype="<i4")
-        refusal = self._refusal(asked.id, prompt)
-        if refusal is not None:
-            self._deltas.append(Delta(id=asked.id, finish="refused", error=refusal))
+        try:
+            if asked.id in self._requests:
+                raise Refused(f"a request with the id {asked.id!r} is running already")
+            request = accept(
+                asked, arrival=next(self._arrivals), capacity=self._memory.capacity, vocab_size=self._vocab_size
+            )
+        except Refused as refusal:
+            self._deltas.append(Delta(id=asked.id, finish="refused", error=str(refusal)))
             return
-        most = self._memory.capacity - len(prompt)
-        request = Request(
-            id=asked.id,
-            tenant=asked.tenant,
-            prompt=prompt,
-            params=msgspec.structs.replace(asked.params, max_tokens=min(asked.params.max_tokens, most)),
-            priority=asked.priority,
-            arrival=next(self._arrivals),
-            hold=asked.hold,
-            reuse=asked.reuse,
-        )
         self._requests[request.id] = request
         self._scheduler.wait(request)
 
@@ -143,18 +134,6 @@ class Engine:
         """End the step in flight and give all memory back."""
         self._runner.close()
         self._memory.close()
-
-    def _refusal(self, request_id: str, prompt: Tokens) -> str | None:
-        capacity = self._memory.capacity
-        if request_id in self._requests:
-            return f"a request with the id {request_id!r} is running already"
-        if len(prompt) == 0:
-            return "the prompt has no tokens; give at least one"
-        if len(prompt) >= capacity:
-            return f"the prompt has {len(prompt)} tokens and the limit with the answer is {capacity}; shorten it"
-        if int(prompt.min()) < 0 or int(prompt.max()) >= self._vocab_size:
-            return f"the prompt holds a token id outside 0 to {self._vocab_size - 1}"
-        return None
 
     def _take_admissions(self) -> None:
         for request, admission in self._admissions.answered():
@@ -280,30 +259,18 @@ class Engine:
             request.output.append(token)
             if len(request.output) >= params.max_tokens:
                 finish = "length"
-        self._tell(request, () if ends else (token,), finish, completion_tokens=len(request.output) + ends)
-        if finish is not None:
-            self._finish(request)
-
-    def _tell(
-        self,
-        request: Request,
-        tokens: tuple[int, ...],
-        finish: Finish | None,
-        *,
-        completion_tokens: int,
-        error: str | None = None,
-    ) -> None:
-        first = completion_tokens <= 1 or finish == "failed"
+        generated = len(request.output) + ends
         self._deltas.append(
             Delta(
                 id=request.id,
-                tokens=tokens,
+                tokens=() if ends else (token,),
                 finish=finish,
-                cached=request.cached if first else None,
-                completion_tokens=completion_tokens,
-                error=error,
+                cached=request.cached if generated == 1 else None,
+                completion_tokens=generated,
             )
         )
+        if finish is not None:
+            self._finish(request)
 
     def _finish(self, request: Request) -> None:
         """It ended by itself; a held one is recorded when Stop says what was kept of it."""
@@ -315,7 +282,10 @@ class Engine:
             self._leave(request)
 
     def _fail(self, request: Request, error: str) -> None:
-        self._tell(request, (), "failed", completion_tokens=len(request.output), error=error)
+        generated = len(request.output)
+        self._deltas.append(
+            Delta(id=request.id, finish="failed", cached=request.cached, completion_tokens=generated, error=error)
+        )
         request.stop_at = 0
         self._leave(request)
 
