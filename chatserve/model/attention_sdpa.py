@@ -11,7 +11,6 @@ from typing import Protocol
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from chatserve.model.attention_split import LONG, SplitDecodePart
 from chatserve.model.batch import Batch
 from chatserve.model.kv_rows import KVRows, RowWriter
 
@@ -46,7 +45,7 @@ class SdpaStep:
         first = 0
         for slot, start, count in zip(batch.slots, batch.starts, batch.counts, strict=True):
             if count == 1:
-                self._parts.append(decode_part(rows.arena, slot, start + 1, first))
+                self._parts.append(DecodePart(rows.arena, slot, start + 1, first))
             for offset in range(0, count if count > 1 else 0, QUERY_BLOCK):
                 size = min(QUERY_BLOCK, count - offset)
                 self._parts.append(PromptPart(rows.arena, slot, start + offset, size, first + offset))
@@ -58,13 +57,6 @@ class SdpaStep:
         self._writer.write(layer, key, value)
         outputs = [part.attend(layer, query, scale) for part in self._parts]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
-
-
-def decode_part(kv: torch.Tensor, slot: int, length: int, row: int) -> Part:
-    """The faster way to attend one new row of a sequence of `length` rows."""
-    if kv.device.type == "cpu" and length >= LONG:
-        return SplitDecodePart(kv, slot, length, row)
-    return DecodePart(kv, slot, length, row)
 
 
 class DecodePart:

@@ -104,7 +104,7 @@ def convert(gguf: Path, folder: Path) -> None:
     plain = type(quantized)(config)
     plain.load_state_dict(quantized.state_dict(), assign=True)
     plain.tie_weights()
-    plain.generation_config.update(eos_token_id=list(END_IDS), **SAMPLING)
+    plain.generation_config.update(eos_token_id=list(END_IDS), **SAMPLING)  # type: ignore[no-untyped-call]
     plain.save_pretrained(folder)
     read = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     assert isinstance(read, PreTrainedTokenizerFast)

@@ -42,7 +42,7 @@ class CpuLinear(nn.Linear):
 
 def many_rows(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """What `linear` gives: by oneDNN for float32 where this torch has it."""
-    if weight.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
+    if weight.dtype != torch.float32 or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return linear(input, weight, bias)
     product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(input, weight, bias, "none", [], "")
     return product

@@ -7,11 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 
-from chatserve.model.attention_sdpa import DecodePart
-from chatserve.model.attention_split import LONG, PIECES, SplitDecodePart
 from chatserve.model.kernels import make_kernel
 from chatserve.model.runner import step_logits
 from tests.model.tiny import make_batch, make_tiny, tiny_config
@@ -102,31 +99,6 @@ def test_a_prompt_longer_than_a_query_block_is_attended_in_parts():
     run(tiny, arena, make_batch([(0, 0, prompt[:100])]))
     logits = run(tiny, arena, make_batch([(0, 100, prompt[100:])]))
     assert_close(logits[0], tiny.reference(prompt)[-1])
-
-
-@pytest.mark.parametrize("more", range(PIECES))
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_long_sequence_read_in_pieces_gives_what_it_gives_whole(dtype, more):
-    """Whatever is left over when its rows are divided, next to a short one, and with NaN past both ends."""
-    length = LONG + more
-    arena = torch.full((2, LONG + PIECES, 2, 2, 3, 16), float("nan"), dtype=dtype)
-    arena[1, :length] = torch.randn(length, 2, 2, 3, 16)
-    query = torch.randn(2, 9, 16, dtype=dtype)
-    pieces = SplitDecodePart(arena, 1, length, row=1).attend(1, query, 0.3)
-    whole = DecodePart(arena, 1, length, row=1).attend(1, query, 0.3)
-    assert pieces.dtype == dtype
-    torch.testing.assert_close(pieces, whole, atol=1e-5 if dtype == torch.float32 else 2e-2, rtol=0)
-
-
-def test_decode_rows_of_a_long_sequence_give_the_reference_logits():
-    tiny = make_tiny(tiny_config("llama", max_position_embeddings=2048), max_len=2048)
-    text = tokens(LONG + 3, 6)
-    expected = tiny.reference(text)
-    arena = tiny.arena(1, LONG + 3)
-    run(tiny, arena, make_batch([(0, 0, text[: LONG - 2])]))
-    for position in range(LONG - 2, len(text)):
-        logits = run(tiny, arena, make_batch([(0, position, [text[position]])]))
-        assert_close(logits[0], expected[position])
 
 
 def test_only_sampled_rows_get_logits(llama):
