@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from chatserve.engine.messages import Generate
 from chatserve.engine.settings import EngineSettings
 from chatserve.model.demo import demo_path, fetch_demo
 from chatserve.model.loader import load_model
+from chatserve.model.runner import model_thread
 from chatserve.model.sampling import SamplingParams
 
 
@@ -28,8 +30,10 @@ class Bench:
     def __init__(self, folder: Path, *, max_running: int = 8) -> None:
         settings = EngineSettings(model=str(folder), device="cpu", max_running=max_running)
         self._woken = threading.Event()
-        model = load_model(str(folder), dtype=None, device="cpu", max_len=None)
-        self.engine, _ = build_engine(model, settings, self._woken.set)
+        self.worker = model_thread()
+        load = partial(load_model, dtype=None, device="cpu", max_len=None)
+        model = self.worker.submit(load, str(folder)).result()
+        self.engine, _ = build_engine(model, settings, self._woken.set, self.worker)
         self._ids = iter(range(1 << 40))
 
     def answers(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -43,8 +44,17 @@ DEFAULTS = {
 }
 
 
-def build_engine(model: LoadedModel, settings: EngineSettings, wake: Callable[[], None]) -> tuple[Engine, EngineLimits]:
-    """An engine around a loaded model. Raises DriverError when the device's memory calls cannot be used."""
+def build_engine(
+    model: LoadedModel,
+    settings: EngineSettings,
+    wake: Callable[[], None],
+    worker: ThreadPoolExecutor | None = None,
+) -> tuple[Engine, EngineLimits]:
+    """An engine around a loaded model.
+
+    worker: the thread that loaded it, if one did, to compute in.
+    Raises DriverError when the device's memory calls cannot be used.
+    """
     spec, device = model.spec, model.device
     defaults = DEFAULTS[device.type]
     max_running = settings.max_running or defaults.max_running
@@ -72,7 +82,7 @@ def build_engine(model: LoadedModel, settings: EngineSettings, wake: Callable[[]
     kv = arena_view(layout, manager.arena, slots=slots, dtype=dtype, device=driver.dlpack_device)
     capacity = manager.capacity
     engine = Engine(
-        runner=Runner(model, kv),
+        runner=Runner(model, kv, worker),
         memory=Memory(
             Mapper(manager, keep_unused=settings.keep_unused),
             capacity=capacity,

@@ -102,11 +102,11 @@ class Memory:
 
     def stats(self) -> MemoryStats:
         """Measured after the acts before it."""
-        return self._mapper.submit(lambda manager: manager.stats()).result()
+        return self._mapper.look(lambda manager: manager.stats()).result()
 
     def audit(self) -> None:
         """Raises AssertionError when the books do not balance."""
-        self._mapper.submit(lambda manager: manager.audit()).result()
+        self._mapper.look(lambda manager: manager.audit()).result()
 
     def close(self) -> None:
         """Everything back to the device."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 import torch
@@ -30,6 +31,7 @@ from chatserve.engine.messages import (
 )
 from chatserve.engine.settings import Start
 from chatserve.model.loader import load_model
+from chatserve.model.runner import model_thread
 
 SWITCH_INTERVAL = 0.0005
 """Seconds. The mapper must not wait the default 5 ms for the interpreter after each of its calls."""
@@ -87,9 +89,11 @@ def run_engine(start: Start) -> None:
     wire = Wire(socket, msgspec.msgpack.Decoder(ToEngine), msgspec.msgpack.Encoder())
     settings = start.settings
     device = settings.device if settings.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
-    model = load_model(settings.model, dtype=settings.dtype, device=device, max_len=settings.max_len)
+    worker = model_thread()
+    load = partial(load_model, dtype=settings.dtype, device=device, max_len=settings.max_len)
+    model = worker.submit(load, settings.model).result()
     wake = Wake()
-    engine, limits = build_engine(model, settings, wake.ring)
+    engine, limits = build_engine(model, settings, wake.ring, worker)
     try:
         wire.send(Ready(spec=model.spec, limits=limits))
         serve(engine, wire, wake, parent=sys.stdin.fileno())

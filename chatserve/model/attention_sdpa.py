@@ -6,11 +6,13 @@ share a KV head are laid beside each other, so K and V are read where they lie a
 
 from __future__ import annotations
 
+from itertools import accumulate, groupby
 from typing import Protocol
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from chatserve.model.attention_halves import HALVED_FROM, HalvedDecodes
 from chatserve.model.batch import Batch
 from chatserve.model.kv_rows import KVRows, RowWriter
 
@@ -42,14 +44,17 @@ class SdpaStep:
     def __init__(self, rows: KVRows, batch: Batch) -> None:
         self._writer = RowWriter(rows, batch)
         self._parts: list[Part] = []
-        first = 0
-        for slot, start, count in zip(batch.slots, batch.starts, batch.counts, strict=True):
-            if count == 1:
-                self._parts.append(DecodePart(rows.arena, slot, start + 1, first))
-            for offset in range(0, count if count > 1 else 0, QUERY_BLOCK):
-                size = min(QUERY_BLOCK, count - offset)
-                self._parts.append(PromptPart(rows.arena, slot, start + offset, size, first + offset))
-            first += count
+        firsts = accumulate(batch.counts, initial=0)
+        sequences = list(zip(batch.slots, batch.starts, batch.counts, firsts, strict=False))
+        on_cpu = rows.arena.device.type == "cpu"
+        for long, run in groupby(sequences, key=lambda each: on_cpu and each[2] == 1 and each[1] >= HALVED_FROM):
+            if long:
+                slots, starts, _, places = zip(*run, strict=True)
+                lengths = [start + 1 for start in starts]
+                self._parts.append(HalvedDecodes(rows.arena, slots, lengths, places))
+            else:
+                for slot, start, count, first in run:
+                    self._parts += parts_of(rows.arena, slot, start, count, first)
 
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
@@ -57,6 +62,16 @@ class SdpaStep:
         self._writer.write(layer, key, value)
         outputs = [part.attend(layer, query, scale) for part in self._parts]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+
+
+def parts_of(kv: torch.Tensor, slot: int, start: int, count: int, first: int) -> list[Part]:
+    """One sequence: its one new row, or its prompt rows in blocks."""
+    if count == 1:
+        return [DecodePart(kv, slot, start + 1, first)]
+    return [
+        PromptPart(kv, slot, start + offset, min(QUERY_BLOCK, count - offset), first + offset)
+        for offset in range(0, count, QUERY_BLOCK)
+    ]
 
 
 class DecodePart:
