@@ -33,6 +33,7 @@ class Mapper:
         self._idle_after = idle_after
         self._keep_unused = keep_unused
         self._expiry = 0.0
+        self._idle_from = 0.0
         self._acts: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._wanted: dict[VTensor, int] = {}
         self._starved: set[VTensor] = set()
@@ -44,12 +45,16 @@ class Mapper:
 
     def submit(self, act: Callable[[Manager], T]) -> Future[T]:
         """Do an act after those submitted before; its result or its error comes with the future."""
-        future: Future[T] = Future()
-        with self._wake:
-            self.check()
-            self._acts.append((lambda: act(self._manager), future))
-            self._wake.notify_all()
-        return future
+
+        def work() -> T:
+            self._note_work()
+            return act(self._manager)
+
+        return self._queue(work)
+
+    def look(self, act: Callable[[Manager], T]) -> Future[T]:
+        """Like `submit`, for an act that changes nothing: memory that is only watched is as idle as before."""
+        return self._queue(lambda: act(self._manager))
 
     def extend_ahead(self, vtensor: VTensor, rows: int) -> None:
         """See to it that `rows` rows will be ready, before anything that waits. Costs nothing when they are."""
@@ -92,6 +97,14 @@ class Mapper:
         self._running.result()
         self._executor.shutdown()
 
+    def _queue(self, act: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+        with self._wake:
+            self.check()
+            self._acts.append((act, future))
+            self._wake.notify_all()
+        return future
+
     def _run(self) -> None:
         self._manager.bind_thread()
         while self._next():
@@ -109,11 +122,13 @@ class Mapper:
     def _next(self) -> bool:
         """One extension, else one act, else wait; False when there will be no more."""
         with self._wake:
-            quiet = False
-            while not self._wanted and not self._acts and not quiet:
+            while not self._wanted and not self._acts:
                 if self._closing:
                     return False
-                quiet = not self._wake.wait(self._idle_after)
+                left = self._idle_from - time.monotonic()
+                if left <= 0:
+                    break
+                self._wake.wait(left)
             urgent = next(iter(self._wanted.items()), None)
             waiting = self._acts.popleft() if urgent is None and self._acts else None
         if urgent is not None:
@@ -122,10 +137,12 @@ class Mapper:
             self._perform(*waiting)
         else:
             self._manager.give_back()
+            self._note_work()
         self._expire()
         return True
 
     def _extend(self, vtensor: VTensor, rows: int) -> None:
+        self._note_work()
         short = False
         try:
             self._manager.extend(vtensor, rows)
@@ -149,6 +166,9 @@ class Mapper:
             future.set_exception(error)
             raise
         future.set_result(result)
+
+    def _note_work(self) -> None:
+        self._idle_from = time.monotonic() + self._idle_after
 
     def _expire(self) -> None:
         """Now and then, however busy: forget what nobody used for too long."""

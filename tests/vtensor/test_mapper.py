@@ -121,6 +121,16 @@ def test_free_memory_goes_back_soon_after_the_last_act_and_recorded_prefixes_sta
     assert (stats.private_chunks, stats.free_chunks) == (2, 1)
 
 
+def test_memory_that_is_watched_all_the_time_goes_back_as_soon(
+    make_mapper: Callable[..., Mapper], slow: SlowDriver
+) -> None:
+    mapper = make_mapper(idle_after=0.2)
+    vtensor = mapper.submit(lambda manager: manager.create(P)).result()
+    mapper.submit(lambda manager: manager.release(vtensor)).result()
+    wait_until(lambda: mapper.look(lambda manager: manager.stats()).result().free_chunks == 0)
+    assert not slow.handles
+
+
 def test_a_prefix_unused_for_too_long_is_forgotten(make_mapper: Callable[..., Mapper], slow: SlowDriver) -> None:
     mapper = make_mapper(keep=0.05)
     vtensor = mapper.submit(lambda manager: manager.create(P)).result()

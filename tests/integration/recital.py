@@ -10,15 +10,16 @@ from pathlib import Path
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from chatserve.text.messages import Message
+from chatserve.text.prompt import ChatPrompt
 from chatserve.text.tokenizer import Tokenizer
 
-CONTEXT = 32768
-WIDTH = 256
-HEADS = 4
+CONTEXT = 16384
+WIDTH = 128
 VOCABULARY = 49152
 END_ID = 2
 SURE = 100.0
-"""The weight of the one right next token; every other logit is at most zero."""
+"""The weight of the one right next token; every other logit is about zero or less."""
 
 PIECES = (
     *("Hel", "lo", " wor", "ld", ",", " a", "b", "c", "d", " 1", "2", "\n", "    ", "in", "dent", ".", "\n", "\n", " "),
@@ -29,39 +30,48 @@ PIECES = (
 
 @dataclass(frozen=True, slots=True)
 class Recital:
-    """A model that says the token of its position: after n tokens of prompt it goes on with ids[n], round and round."""
+    """The token that follows n others is ids[n], round and round; the last of them ends an answer."""
 
     folder: Path
     tokenizer: Tokenizer
+    prompt: ChatPrompt
     ids: tuple[int, ...]
 
     def says(self, prompt_tokens: int, count: int) -> list[int]:
-        """The ids of an answer of `count` tokens."""
+        """The ids of an answer of `count` tokens that ignores the end token."""
         return [self.ids[(prompt_tokens + step) % len(self.ids)] for step in range(count)]
 
     def text(self, prompt_tokens: int, count: int) -> str:
-        """What a reader must see of it, an unfinished character as U+FFFD."""
+        """What its reader must have seen at the end, an unfinished character as U+FFFD."""
         return self.tokenizer.decode(self.says(prompt_tokens, count))
+
+    def asked(self, content: str) -> int:
+        """Tokens of a first question's prompt."""
+        return len(self.prompt.whole([Message("user", content)]))
+
+    def added(self, content: str) -> int:
+        """Tokens that a further question adds to what is known."""
+        return len(self.prompt.following([Message("user", content)]))
 
 
 def make_recital(folder: Path, demo_folder: Path) -> Recital:
     """Write it as an ordinary transformers folder."""
     tokenizer = Tokenizer.load(str(demo_folder))
-    ids = tuple(token for piece in PIECES for token in tokenizer.encode(piece))
-    assert len(ids) <= WIDTH, "every place in the text needs a dimension of its own"
+    ids = (*(token for piece in PIECES for token in tokenizer.encode(piece)), END_ID)
     reciting_model(ids).save_pretrained(folder)
     copy_tokenizer(demo_folder, folder)
-    return Recital(folder, tokenizer, ids)
+    return Recital(folder, tokenizer, ChatPrompt(tokenizer), ids)
 
 
 def reciting_model(ids: Sequence[int]) -> GPT2LMHeadModel:
-    """Layers that compute but add nothing, a position that says where in the text it is, and what follows there."""
+    """Layers that compute but add nothing, positions that say where in the text they are, and what follows there."""
+    assert len(ids) <= WIDTH, "every place in the text needs a dimension of its own"
     config = GPT2Config(
         vocab_size=VOCABULARY,
         n_positions=CONTEXT,
         n_embd=WIDTH,
         n_layer=2,
-        n_head=HEADS,
+        n_head=4,
         bos_token_id=1,
         eos_token_id=END_ID,
         tie_word_embeddings=False,
