@@ -30,5 +30,8 @@ $(VENV)/.dev: $(VENV)/.base
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
+bench: $(VENV)/.base
+	for each in rtree takeover idle_memory next_turn decode_cpu; do $(BIN)/python -m loadtest.$$each || exit 1; done
+
 clean:
 	rm -rf $(VENV) .models .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from chatserve.model.attention_halves import HALVED_FROM, HalvedDecodes
+from chatserve.model.attention_split import SPLIT_FROM, SplitDecodes
 from chatserve.model.batch import Batch
 from chatserve.model.kv_rows import KVRows, RowWriter
 
@@ -47,11 +47,11 @@ class SdpaStep:
         firsts = accumulate(batch.counts, initial=0)
         sequences = list(zip(batch.slots, batch.starts, batch.counts, firsts, strict=False))
         on_cpu = rows.arena.device.type == "cpu"
-        for long, run in groupby(sequences, key=lambda each: on_cpu and each[2] == 1 and each[1] >= HALVED_FROM):
+        for long, run in groupby(sequences, key=lambda each: on_cpu and each[2] == 1 and each[1] >= SPLIT_FROM):
             if long:
                 slots, starts, _, places = zip(*run, strict=True)
                 lengths = [start + 1 for start in starts]
-                self._parts.append(HalvedDecodes(rows.arena, slots, lengths, places))
+                self._parts.append(SplitDecodes(rows.arena, slots, lengths, places))
             else:
                 for slot, start, count, first in run:
                     self._parts += parts_of(rows.arena, slot, start, count, first)
