@@ -62,7 +62,8 @@ class EngineClient:
         self._was_ready = False
         self._streams: dict[str, Stream] = {}
         self._tickets: dict[int, asyncio.Future[Stats | Flushed]] = {}
-        self._numbers = count()
+        self._ticket_numbers = count()
+        self._starts = count()
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder[FromEngine](FromEngine)
         self._context = zmq.asyncio.Context()
@@ -92,13 +93,14 @@ class EngineClient:
         await self._ready
 
     async def close(self, timeout: float = 10.0) -> None:
-        """Let the engine give its memory back and end; after `timeout` seconds it is killed."""
+        """Let the engine give its memory back and end; it is killed after `timeout` seconds, or while it still loads."""
+        patience = timeout if self._alive else 0.0
         try:
             if self._supervisor is not None:
                 self._supervisor.cancel()
                 await asyncio.wait((self._supervisor,))
             if self._process is not None and self._process.returncode is None:
-                await _end(self._process, timeout)
+                await _end(self._process, patience)
         finally:
             self._fail_everyone()
             self._context.destroy(linger=0)
@@ -114,14 +116,14 @@ class EngineClient:
 
     async def stats(self) -> EngineStats:
         """Raises EngineUnavailable."""
-        ticket = next(self._numbers)
+        ticket = next(self._ticket_numbers)
         reply = await self._ask(AskStats(ticket=ticket), ticket)
         assert isinstance(reply, Stats)
         return reply.stats
 
     async def flush(self) -> None:
         """Raises EngineUnavailable."""
-        ticket = next(self._numbers)
+        ticket = next(self._ticket_numbers)
         await self._ask(Flush(ticket=ticket), ticket)
 
     async def _ask(self, message: AskStats | Flush, ticket: int) -> Stats | Flushed:
@@ -159,7 +161,7 @@ class EngineClient:
 
     async def _run_once(self) -> int:
         """Run one process to its end; its exit status."""
-        endpoint = f"ipc://{Path(self._folder.name, f'engine-{next(self._numbers)}')}"
+        endpoint = f"ipc://{Path(self._folder.name, f'engine-{next(self._starts)}')}"
         socket = self._context.socket(zmq.PAIR)
         socket.set_hwm(0)
         socket.bind(endpoint)
