@@ -13,7 +13,8 @@ import numpy as np
 from chatserve.engine.build import build_engine
 from chatserve.engine.messages import Generate
 from chatserve.engine.settings import EngineSettings
-from chatserve.model.demo import demo_path, fetch_demo
+from chatserve.model.demo import fetch_demo
+from chatserve.model.demo_folder import demo_path
 from chatserve.model.loader import load_model
 from chatserve.model.runner import model_thread
 from chatserve.model.sampling import SamplingParams

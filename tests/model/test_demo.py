@@ -8,17 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from chatserve.model.demo import (
-    FORMAT,
-    FORMAT_FILE,
-    MEMBER,
-    SAMPLING,
-    demo_path,
-    fetch_demo,
-    is_current,
-    publish,
-    unpack,
-)
+from chatserve.model.demo import MEMBER, SAMPLING, fetch_demo, publish, unpack
+from chatserve.model.demo_folder import FORMAT, FORMAT_FILE, demo_path, is_current
 from chatserve.model.errors import DemoUnavailable
 
 
