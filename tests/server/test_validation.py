@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
+from chatserve.model.sampling import SamplingDefaults
 from tests.server.running_server import MODEL
 from tests.server.scripted import ScriptedEngine
 
@@ -95,6 +97,23 @@ async def test_a_right_value_reaches_the_engine(
         request = engine.last.request
         found = request.priority if field == "priority" else getattr(request.params, field)
         assert found == (value if taken is None else taken)
+
+
+async def test_what_a_request_leaves_out_is_as_the_model_recommends(
+    api: httpx.AsyncClient, engine: ScriptedEngine
+) -> None:
+    """A16: a field that is there wins, null and 0 among them."""
+    assert engine.info is not None
+    recommended = SamplingDefaults(temperature=0.2, top_p=0.9, top_k=40, min_p=0.05, repetition_penalty=1.1)
+    spec = msgspec.structs.replace(engine.info.spec, defaults=recommended)
+    engine.info = msgspec.structs.replace(engine.info, spec=spec)
+    await ask(api)
+    params = engine.last.request.params
+    for name, value in msgspec.structs.asdict(recommended).items():
+        assert getattr(params, name) == value
+    await ask(api, temperature=0, top_k=None)
+    params = engine.last.request.params
+    assert (params.temperature, params.top_k, params.top_p) == (0, 0, 0.9)
 
 
 async def test_two_requests_without_a_seed_draw_different_ones(api: httpx.AsyncClient, engine: ScriptedEngine) -> None:
