@@ -1,6 +1,6 @@
 """Extend ahead on a GPU: many requests decode past chunk edges; who waits for memory, and how much is rounded away?
 
-    python loadtest/gpu_memory.py --out loadtest/results/gpu_memory.json
+    python -m loadtest.gpu_memory
 
 An engine in this process over random weights of a Llama-8B shape (bf16, 128 KiB of KV a token). Prompts are of unequal
 length, so that chunk edges are met at unequal times; then of equal length, so that all meet theirs in one step.
@@ -8,13 +8,10 @@ length, so that chunk edges are met at unequal times; then of equal length, so t
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -27,6 +24,7 @@ from chatserve.engine.process import SWITCH_INTERVAL
 from chatserve.engine.settings import EngineSettings
 from chatserve.model.loader import wrap
 from chatserve.model.sampling import SamplingDefaults, SamplingParams
+from loadtest.report import keep, options
 
 REQUESTS = 64
 CONTEXT = 4096
@@ -124,23 +122,21 @@ def measure(lengths: list[int], new_tokens: int, layers: int) -> dict[str, float
 
 def main() -> None:
     """Both runs, printed and kept."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--out", type=Path, required=True)
-    options.add_argument("--layers", type=int, default=32)
-    options.add_argument("--new-tokens", type=int, default=640)
-    chosen = options.parse_args()
+    parser = options(__doc__, "gpu_memory.h200")
+    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--new-tokens", type=int, default=640)
+    chosen = parser.parse_args()
     sys.setswitchinterval(SWITCH_INTERVAL)
     spread = np.random.default_rng(0).integers(-CHUNK_EDGE_SPREAD, CHUNK_EDGE_SPREAD, REQUESTS)
     start = CONTEXT - chosen.new_tokens // 2
-    results = {
-        "device": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "unequal": measure([int(start + offset) for offset in spread], chosen.new_tokens, chosen.layers),
-        "in step": measure([start] * REQUESTS, chosen.new_tokens, chosen.layers),
-    }
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    chosen.out.write_text(json.dumps(results, indent=2) + "\n")
-    print(json.dumps(results, indent=2))
+    keep(
+        chosen.out,
+        {
+            "device": torch.cuda.get_device_name(),
+            "unequal": measure([int(start + offset) for offset in spread], chosen.new_tokens, chosen.layers),
+            "in step": measure([start] * REQUESTS, chosen.new_tokens, chosen.layers),
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,11 @@ CHUNK_BYTES = {"cpu": CHUNK * 2 * 2 * 2 * 8 * 4, "cuda": 2 << 20}
 VOCABULARY = 199
 NEAR = 1e-3
 """Where the oracle's two best logits are nearer than this, a different token is no fault."""
+
+
+def ids(length: int, seed: int = 0) -> list[int]:
+    """Tokens that look like nothing; the same for the same seed."""
+    return random.Random(seed).choices(range(VOCABULARY), k=length)
 
 
 def tiny_model() -> LlamaForCausalLM:

@@ -8,13 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.engine.lab import CHUNK, VOCABULARY, Lab
+from tests.engine.lab import CHUNK, Lab, ids
 
 P = CHUNK
-
-
-def ids(length: int, seed: int = 0) -> list[int]:
-    return random.Random(seed).choices(range(VOCABULARY), k=length)
 
 
 def ask_anything(lab: Lab, draw: random.Random, name: str) -> None:

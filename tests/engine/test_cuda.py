@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import pytest
 
-from tests.engine.lab import CHUNK, VOCABULARY, Lab, Oracle
+from tests.engine.lab import CHUNK, Lab, Oracle, ids
 
 pytestmark = pytest.mark.gpu
 P = CHUNK
-
-
-def ids(length: int, seed: int = 0) -> list[int]:
-    return random.Random(seed).choices(range(VOCABULARY), k=length)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import numpy as np
@@ -10,13 +9,9 @@ import pytest
 
 from chatserve.engine.messages import EngineStats, Generate
 from chatserve.model.sampling import SamplingParams
-from tests.engine.lab import CHUNK, VOCABULARY, Lab
+from tests.engine.lab import CHUNK, VOCABULARY, Lab, ids
 
 P = CHUNK
-
-
-def ids(length: int, seed: int = 0) -> list[int]:
-    return random.Random(seed).choices(range(VOCABULARY), k=length)
 
 
 def held(stats: EngineStats) -> tuple[int, int, int]:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import pytest
 
-from tests.engine.lab import CHUNK, VOCABULARY, Lab, Oracle
+from tests.engine.lab import CHUNK, Lab, Oracle, ids
 
 P = CHUNK
-
-
-def ids(length: int, seed: int = 0) -> list[int]:
-    return random.Random(seed).choices(range(VOCABULARY), k=length)
 
 
 def test_a_prompt_is_answered_as_the_oracle_does(lab: Lab, oracle: Oracle) -> None:
