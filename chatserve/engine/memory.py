@@ -89,13 +89,6 @@ class Memory:
         """Raises what ended the mapper, if anything did."""
         self._mapper.check()
 
-    def _taken_from(self, request: Request) -> VTensor:
-        vtensor = request.vtensor
-        assert vtensor is not None
-        request.vtensor = None
-        self._mapper.forget(vtensor)
-        return vtensor
-
     def flush(self) -> Future[None]:
         """Forget recorded prefixes and give free memory back."""
         return self._mapper.submit(lambda manager: manager.flush())
@@ -111,6 +104,13 @@ class Memory:
     def close(self) -> None:
         """Everything back to the device."""
         self._mapper.close()
+
+    def _taken_from(self, request: Request) -> VTensor:
+        vtensor = request.vtensor
+        assert vtensor is not None
+        request.vtensor = None
+        self._mapper.forget(vtensor)
+        return vtensor
 
 
 def _log_failure(act: Future[None]) -> None:

@@ -20,7 +20,7 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     priority: lower runs first; among equals the earlier arrival.
     hold: the sender will end the answer with Stop (it watches for stop strings), so that a turn that ends by itself is
         recorded only when Stop says how much of it was kept.
-    reuse: False computes the whole prompt, matching no recorded prefix (the oracle's way).
+    reuse: False computes the whole prompt, matching no recorded prefix and recording none (the oracle's way).
     """
 
     id: str
