@@ -93,7 +93,7 @@ class EngineClient:
         await self._ready
 
     async def close(self, timeout: float = 10.0) -> None:
-        """Let the engine give its memory back and end; it is killed after `timeout` seconds, or while it still loads."""
+        """Let the engine give its memory back and end; kill it after `timeout` seconds, or if it still loads."""
         patience = timeout if self._alive else 0.0
         try:
             if self._supervisor is not None:
