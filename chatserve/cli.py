@@ -15,7 +15,6 @@ from importlib import import_module
 from pathlib import Path
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-LONGEST_NAME = 512
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 
@@ -34,13 +33,6 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def model_name(text: str) -> str:
-    """What clients may write into a request's `model` field."""
-    if not 1 <= len(text) <= LONGEST_NAME:
-        raise argparse.ArgumentTypeError(f"a name has 1 to {LONGEST_NAME} characters, not {len(text)}")
-    return text
-
-
 def priorities(text: str) -> tuple[int, int]:
     """`LOWEST:HIGHEST`."""
     match = re.fullmatch(r"(-?\d+):(-?\d+)", text)
@@ -57,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
 
     serve = commands.add_parser("serve", help="serve a model")
     serve.add_argument("model", nargs="?", default="demo", help="a folder, a .gguf file, a hub id, or demo (default)")
-    serve.add_argument("--name", type=model_name, help="the name clients use (default: the model's own)")
+    serve.add_argument("--name", help="the name clients use (default: the model's own)")
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=8000)
     serve.add_argument("--device", default="auto", help="auto (default: a GPU where there is one), cpu, cuda, cuda:1")

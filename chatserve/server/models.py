@@ -15,6 +15,7 @@ from chatserve.server.fields import Fields
 from chatserve.server.wire import ModelCard, ModelList
 
 _NAME_LENGTH = 512
+"""Characters of a name that is looked at, unless the model's own is longer."""
 
 
 class ServedModel:
@@ -27,7 +28,7 @@ class ServedModel:
 
     def check(self, fields: Fields) -> None:
         """A request may leave the model out, but not name another one. Raises Missing and BadRequest."""
-        asked = fields.text("model", longest=_NAME_LENGTH)
+        asked = fields.text("model", longest=max(_NAME_LENGTH, len(self.name)))
         if asked is not None:
             self._check_name(asked)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.recital import CONTEXT
-from tests.integration.serving import CHAT, Serving
+from tests.integration.serving import CHAT, WIDE, Serving
 
 pytestmark = pytest.mark.model
 
@@ -71,3 +71,7 @@ def test_messages_without_a_word_are_answered_like_any_other(reciting: Serving) 
     )
     for messages in ([user], [system], [user, silence, user]):
         assert reciting.ask("", messages=messages, max_tokens=3).completion == 3
+
+
+def test_a_model_can_be_named_however_long_its_name_is(reciting: Serving) -> None:
+    assert reciting.ask("Recite.", max_tokens=1, model=WIDE).completion == 1
