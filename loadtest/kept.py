@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+RESULTS = Path(__file__).parent / "results"
 _BEGAN = time.monotonic()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-RESULTS = Path(__file__).parent / "results"
+from loadtest.kept import RESULTS
 
 
 def options(description: str | None, name: str) -> argparse.ArgumentParser:
