@@ -64,6 +64,8 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--sessions", default=".chatserve/sessions.sqlite3", help="where conversations are kept")
     serve.add_argument("--history-ttl", type=float, default=86400.0, help="seconds a stateless chat can be continued")
     serve.add_argument("--drain", type=float, default=30.0, help="seconds running answers get after SIGTERM")
+    serve.add_argument("--workers", type=positive, default=1, help="processes that talk to clients (default 1)")
+    serve.add_argument("--random-weights", action="store_true", help="draw weights for a folder with a config only")
     serve.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     serve.set_defaults(cache=cache)
 

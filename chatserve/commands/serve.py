@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
+import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import uvloop
 
-from chatserve.engine.client import EngineClient, EngineRefused
+from chatserve.commands.api import CANNOT_SERVE, serve_api
+from chatserve.engine.client import EngineClient
+from chatserve.engine.keeper import EngineKeeper, EngineRefused
 from chatserve.engine.settings import EngineSettings
 from chatserve.model.demo_folder import demo_path, is_current
-from chatserve.server.app import create_app
-from chatserve.server.binding import CannotBind, bind
-from chatserve.server.running import RunningTurns
-from chatserve.server.serve import DrainLimits, serve
-from chatserve.text.errors import TokenizerError
-from chatserve.text.prompt import ChatPrompt
-from chatserve.text.tokenizer import Tokenizer
-from sessions.manager import SessionManager
-from sessions.sqlite import SqliteStore
-from sessions.store import StoreError
+from chatserve.server.binding import CannotBind, bind_several
+from chatserve.server.control import Api
+from chatserve.server.serve import DrainLimits
+from chatserve.server.supervisor import supervise
+from chatserve.server.tally import Tally
+from chatserve.server.workers import WorkerRefused, Workers
 
 DEMO = "demo"
-EXPIRY_SECONDS = 60.0
-"""Between two looks for stateless conversations that nobody continues any more."""
+WORKER = (sys.executable, "-m", "chatserve.commands.worker")
 
 
 def run(
@@ -50,12 +47,15 @@ def run(
     history_ttl: float,
     drain: float,
     log_level: str,
+    workers: int,
+    random_weights: bool,
     cache: Path,
 ) -> int:
     """Serve until told to leave; the exit status."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    level = logging.getLevelName(log_level.upper())
     try:
-        listening = bind(host, port)
+        sockets = bind_several(host, port, workers)
         source = demo_model(cache) if model == DEMO else model
         settings = EngineSettings(
             model=source,
@@ -68,20 +68,20 @@ def run(
             kv_reserve=kv_reserve,
             keep_unused=kv_idle_ttl,
             priorities=priorities,
+            random_weights=random_weights,
         )
-        engine = EngineClient(settings, log_level=logging.getLevelName(log_level.upper()))
-        uvloop.run(
-            serve_until_told(
-                listening,
-                engine,
-                source=source,
-                name=name or Path(source).stem,
-                sessions=Path(sessions),
-                history_ttl=history_ttl,
-                limits=DrainLimits(running=drain),
-            )
+        api = Api(
+            source=source,
+            name=name or Path(source).stem,
+            sessions=sessions,
+            history_ttl=history_ttl,
+            drain=drain,
         )
-    except (CannotBind, DemoMissing, EngineRefused, TokenizerError, StoreError) as error:
+        if workers == 1:
+            uvloop.run(serve_alone(sockets[0], settings, api, level))
+        else:
+            uvloop.run(serve_together(sockets, settings, api, level))
+    except (CannotBind, DemoMissing, EngineRefused, WorkerRefused, *CANNOT_SERVE) as error:
         print(f"chatserve: {error}", file=sys.stderr)
         return 1
     return 0
@@ -99,43 +99,31 @@ def demo_model(cache: Path) -> str:
     return str(folder)
 
 
-async def serve_until_told(
-    listening: socket.socket,
-    engine: EngineClient,
-    *,
-    source: str,
-    name: str,
-    sessions: Path,
-    history_ttl: float,
-    limits: DrainLimits,
-) -> None:
-    """Everything a server owns, from its first connection to its last."""
-    tokenizer = Tokenizer.load(source)
-    store = await SqliteStore.open(sessions)
-    manager, running = SessionManager(store), RunningTurns()
-    app = create_app(engine, tokenizer, ChatPrompt(tokenizer), manager, running, model_name=name)
-    expiry = asyncio.create_task(forget_the_old(manager, history_ttl))
+async def serve_alone(listening: socket.socket, settings: EngineSettings, api: Api, log_level: int) -> None:
+    """The engine's owner and the API in this process. Raises EngineRefused and CANNOT_SERVE."""
+    client = EngineClient("server")
+    keeper = EngineKeeper(settings, client, log_level=log_level)
+    await serve_api(api, listening, client, keeper, ready=lambda: print(welcome(api.name, listening), flush=True))
+
+
+async def serve_together(sockets: Sequence[socket.socket], settings: EngineSettings, api: Api, log_level: int) -> None:
+    """The engine's owner in this process, the API in as many others as there are sockets. Raises EngineRefused and
+    WorkerRefused.
+    """
+    client = EngineClient("supervisor")
+    tally = Tally.share(len(sockets))
+    workers = Workers(WORKER, api, sockets, tally, died=client.forget, log_level=log_level)
+    keeper = EngineKeeper(settings, client, log_level=log_level, tell=workers.tell)
+    welcoming = welcome(api.name, sockets[0])
     try:
-        await serve(
-            app,
-            listening,
-            engine=engine,
-            running=running,
-            limits=limits,
-            ready=lambda: print(welcome(name, listening), flush=True),
+        await supervise(
+            keeper,
+            workers,
+            limits=DrainLimits(running=api.drain),
+            ready=lambda: print(welcoming, flush=True),
         )
     finally:
-        expiry.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await expiry
-        await store.close()
-
-
-async def forget_the_old(manager: SessionManager, history_ttl: float) -> None:
-    """Drop stateless conversations that were not continued in time; sessions stay."""
-    while True:
-        await manager.expire(history_ttl)
-        await asyncio.sleep(EXPIRY_SECONDS)
+        os.close(tally)
 
 
 def welcome(name: str, listening: socket.socket) -> str:

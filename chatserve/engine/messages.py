@@ -1,4 +1,4 @@
-"""What travels between a server and its engine: tagged, frozen values, one batch of them a step."""
+"""What travels between an engine and its clients: tagged, frozen values, one batch of them a step."""
 
 from __future__ import annotations
 
@@ -12,8 +12,18 @@ from chatserve.model.spec import ModelSpec
 Finish = Literal["stop", "length", "refused", "failed"]
 
 
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A client is there; answered by Ready as soon as the engine is."""
+
+
+class Gone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The client of this name has ended without a word: its requests end with it."""
+
+    client: str
+
+
 class Generate(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Ask for an answer.
+    """Ask for an answer. It belongs to its client until that sends a Stop, also where it has ended by itself.
 
     prompt: token ids, int32 little-endian.
     tenant: prefixes are shared only inside one tenant.
@@ -51,8 +61,8 @@ class AskStats(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     ticket: int
 
 
-class Delta(msgspec.Struct, frozen=True, kw_only=True):
-    """What one step brought one request.
+class Delta(msgspec.Struct, frozen=True, kw_only=True, array_like=True, omit_defaults=True):
+    """What one step brought one request. Travels without its fields' names: there is one a token.
 
     tokens: new ids, without the end token that finished the answer.
     finish: why the answer ended; None while it goes on.
@@ -70,7 +80,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deltas(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Everything one step brought, for all streams."""
+    """Everything one step brought, for all streams of one client."""
 
     items: list[Delta]
 
@@ -135,5 +145,5 @@ class Flushed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     ticket: int
 
 
-ToEngine = Generate | Stop | Flush | AskStats
+ToEngine = Hello | Gone | Generate | Stop | Flush | AskStats
 FromEngine = Ready | Deltas | Stats | Flushed

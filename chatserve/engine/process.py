@@ -1,13 +1,14 @@
-"""The engine in a process of its own: its loop, and the socket to its server.
+"""The engine in a process of its own: its loop, and the socket to its clients.
 
-Whatever happened since the last turn of the loop leaves in one message. The loop waits on three things at once:
-messages, the end of a step or of an admission, and the end of its parent.
+Whatever happened since the last turn of the loop leaves in one message to each client. The loop waits on three things
+at once: messages, the end of a step or of an admission, and the end of its parent.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,14 +17,19 @@ import torch
 import zmq
 
 from chatserve.engine.build import build_engine
+from chatserve.engine.clients import Clients
 from chatserve.engine.engine import Engine
+from chatserve.engine.load_progress import load_progress
 from chatserve.engine.messages import (
     AskStats,
+    Delta,
     Deltas,
     Flush,
     Flushed,
     FromEngine,
     Generate,
+    Gone,
+    Hello,
     Ready,
     Stats,
     Stop,
@@ -59,21 +65,32 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The engine's end of the socket."""
+    """The engine's end of its clients' connections. Nothing here waits: what a client does not read is kept for it by
+    the socket, and what is meant for one that has gone is dropped.
+    """
 
     socket: zmq.Socket[bytes]
     decoder: msgspec.msgpack.Decoder[ToEngine]
     encoder: msgspec.msgpack.Encoder
 
-    def received(self) -> list[ToEngine]:
-        """Everything that has arrived, without waiting."""
-        messages: list[ToEngine] = []
+    @classmethod
+    def listen(cls, context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> Wire:
+        """Clients may connect from now on; what they say waits until it is received."""
+        socket = context.socket(zmq.ROUTER)
+        socket.set_hwm(0)
+        socket.bind(endpoint)
+        return cls(socket, msgspec.msgpack.Decoder(ToEngine), msgspec.msgpack.Encoder())
+
+    def received(self) -> list[tuple[bytes, ToEngine]]:
+        """Everything that has arrived, each with its client."""
+        messages: list[tuple[bytes, ToEngine]] = []
         while self.socket.poll(0):
-            messages.append(self.decoder.decode(self.socket.recv()))
+            client, said = self.socket.recv_multipart()
+            messages.append((client, self.decoder.decode(said)))
         return messages
 
-    def send(self, message: FromEngine) -> None:
-        self.socket.send(self.encoder.encode(message))
+    def send(self, client: bytes, message: FromEngine) -> None:
+        self.socket.send_multipart((client, self.encoder.encode(message)))
 
 
 def run_engine(start: Start) -> None:
@@ -83,53 +100,82 @@ def run_engine(start: Start) -> None:
     """
     sys.setswitchinterval(SWITCH_INTERVAL)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    socket = context.socket(zmq.PAIR)
-    socket.set_hwm(0)
-    socket.connect(start.endpoint)
-    wire = Wire(socket, msgspec.msgpack.Decoder(ToEngine), msgspec.msgpack.Encoder())
+    wire = Wire.listen(context, start.endpoint)
     settings = start.settings
     device = settings.device if settings.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
     worker = model_thread()
-    load = partial(load_model, dtype=settings.dtype, device=device, max_len=settings.max_len)
-    model = worker.submit(load, settings.model).result()
+    load = partial(
+        load_model,
+        dtype=settings.dtype,
+        device=device,
+        max_len=settings.max_len,
+        random_weights=settings.random_weights,
+    )
+    with load_progress(sys.stderr) as progress:
+        model = worker.submit(load, settings.model, progress=progress).result()
     wake = Wake()
     engine, limits = build_engine(model, settings, wake.ring, worker)
     try:
-        wire.send(Ready(spec=model.spec, limits=limits))
-        serve(engine, wire, wake, parent=sys.stdin.fileno())
+        serve(engine, wire, wake, Ready(spec=model.spec, limits=limits), parent=sys.stdin.fileno())
     finally:
-        socket.close(linger=500)
+        wire.socket.close(linger=500)
         engine.close()
         context.term()
 
 
-def serve(engine: Engine, wire: Wire, wake: Wake, *, parent: int) -> None:
+def serve(engine: Engine, wire: Wire, wake: Wake, ready: Ready, *, parent: int) -> None:
     """The loop.
 
     parent: a pipe that becomes readable when the parent is done with the engine, or gone.
     """
+    desk = Desk(engine, wire, ready)
     poller = zmq.Poller()
     poller.register(wire.socket, zmq.POLLIN)
     poller.register(wake, zmq.POLLIN)
     poller.register(parent, zmq.POLLIN)
     while parent not in dict(poller.poll()):
         wake.hear()
-        for message in wire.received():
-            handle(message, engine, wire)
-        deltas = engine.advance()
-        if deltas:
-            wire.send(Deltas(items=deltas))
+        for client, message in wire.received():
+            desk.handle(client, message)
+        desk.tell(engine.advance())
 
 
-def handle(message: ToEngine, engine: Engine, wire: Wire) -> None:
-    """Do what one message asks."""
-    match message:
-        case Generate():
-            engine.add(message)
-        case Stop():
-            engine.stop(message.id, message.keep)
-        case Flush():
-            engine.flush().result()
-            wire.send(Flushed(ticket=message.ticket))
-        case AskStats():
-            wire.send(Stats(ticket=message.ticket, stats=engine.stats()))
+class Desk:
+    """Between an engine, which knows requests, and its clients, who ask for them."""
+
+    def __init__(self, engine: Engine, wire: Wire, ready: Ready) -> None:
+        self._engine = engine
+        self._wire = wire
+        self._ready = ready
+        self._clients = Clients()
+
+    def handle(self, client: bytes, message: ToEngine) -> None:
+        """Do what one message asks."""
+        match message:
+            case Generate():
+                self._add(client, message)
+            case Stop():
+                if self._clients.release(client, message.id):
+                    self._engine.stop(message.id, message.keep)
+            case Hello():
+                self._wire.send(client, self._ready)
+            case Gone():
+                for request_id in self._clients.leave(message.client.encode()):
+                    self._engine.stop(request_id, None)
+            case Flush():
+                self._engine.flush().result()
+                self._wire.send(client, Flushed(ticket=message.ticket))
+            case AskStats():
+                self._wire.send(client, Stats(ticket=message.ticket, stats=self._engine.stats()))
+
+    def tell(self, deltas: Iterable[Delta]) -> None:
+        """One message to each client for whom there is something."""
+        for client, items in self._clients.sort(deltas).items():
+            self._wire.send(client, Deltas(items=items))
+
+    def _add(self, client: bytes, request: Generate) -> None:
+        if self._clients.take(client, request.id):
+            self._engine.add(request)
+            return
+        refused = Delta(id=request.id, finish="refused", error="another request has this id")
+        self._wire.send(client, Deltas(items=[refused]))

@@ -14,6 +14,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     kv_bytes: the most KV memory; None takes a share of what is free.  kv_reserve: bytes kept when idle.
     ahead: rows mapped before they are needed.  keep_unused: seconds a prefix is kept without use; None: for ever.
     chunk_tokens: tokens of one chunk; None chooses by the model's shape.
+    random_weights: draw the weights instead of reading them, for a folder that holds a config only.
+    depth: steps launched at once; None: what suits the device.
     """
 
     model: str
@@ -27,13 +29,15 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     ahead: int = 16
     keep_unused: float | None = None
     chunk_tokens: int | None = None
+    depth: int | None = None
     priorities: tuple[int, int] = (-100, 100)
+    random_weights: bool = False
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The one line that an engine's process reads before anything else.
 
-    endpoint: where its server listens.  log_level: as logging numbers them.
+    endpoint: where it is to listen for its clients.  log_level: as logging numbers them.
     """
 
     settings: EngineSettings

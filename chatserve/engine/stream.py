@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 from chatserve.engine.messages import Delta
 from chatserve.engine.port import EngineDied
 
 
 class Stream:
-    """What has arrived waits here for its reader, joined to one delta: four bytes a token, however slow the reader.
+    """What has arrived waits here for its one reader, joined to one delta: four bytes a token, however slow the reader.
 
     stop: tells the engine to end the request with this id, and how much of it was kept.
     """
@@ -19,53 +19,70 @@ class Stream:
     def __init__(self, request_id: str, stop: Callable[[str, int | None], None]) -> None:
         self._id = request_id
         self._stop = stop
-        self._tokens = array("i")
-        self._cached: int | None = None
         self._last: Delta | None = None
-        self._arrived = asyncio.Event()
+        self._earlier: array[int] | None = None  # tokens that came before those of `_last`
+        self._cached: int | None = None
+        self._reader: asyncio.Future[None] | None = None
         self._error: EngineDied | None = None
-        self._stopped = False
+        self._ended = False
 
     def put(self, delta: Delta) -> None:
         """Something arrived."""
-        self._tokens.extend(delta.tokens)
-        self._cached = delta.cached if self._cached is None else self._cached
+        if self._last is not None:
+            if self._earlier is None:
+                self._earlier, self._cached = array("i"), self._last.cached
+            self._earlier.extend(self._last.tokens)
         self._last = delta
-        self._arrived.set()
+        self._wake()
 
     def fail(self, error: EngineDied) -> None:
         """Nothing more will arrive."""
         self._error = error
-        self._arrived.set()
+        self._wake()
 
-    async def __aiter__(self) -> AsyncIterator[Delta]:
-        """Yields what has arrived since the last time as one delta, until one has `finish`. Raises EngineDied."""
-        while not self._stopped:
-            await self._arrived.wait()
-            self._arrived.clear()
-            if self._last is not None and not self._stopped:
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> Delta:
+        """What has arrived since the last time, as one delta; the last one has `finish`. Raises EngineDied."""
+        while not self._ended:
+            if self._last is not None:
                 delta = self._take(self._last)
-                yield delta
-                if delta.finish is not None:
-                    return
-            if self._error is not None and not self._stopped:
+                self._ended = delta.finish is not None
+                return delta
+            if self._error is not None:
                 raise self._error
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        raise StopAsyncIteration
 
     def stop(self, keep: int | None = None) -> None:
         """End the answer; its first `keep` tokens were kept (None: all). Nothing more is yielded. Twice is harmless."""
-        if not self._stopped:
-            self._stopped = True
-            self._arrived.set()
-            self._stop(self._id, keep)
+        stop, self._stop = self._stop, _nothing
+        self._ended = True
+        self._wake()
+        stop(self._id, keep)
+
+    def _wake(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None and not reader.done():  # a reader that was cancelled is done
+            reader.set_result(None)
 
     def _take(self, last: Delta) -> Delta:
-        delta = Delta(
+        earlier, cached = self._earlier, self._cached
+        self._last = self._earlier = self._cached = None
+        if earlier is None:
+            return last
+        earlier.extend(last.tokens)
+        return Delta(
             id=self._id,
-            tokens=tuple(self._tokens),
+            tokens=tuple(earlier),
             finish=last.finish,
-            cached=self._cached,
+            cached=cached,
             completion_tokens=last.completion_tokens,
             error=last.error,
         )
-        self._tokens, self._cached, self._last = array("i"), None, None
-        return delta
+
+
+def _nothing(_request_id: str, _keep: int | None) -> None:
+    """An answer is stopped once."""

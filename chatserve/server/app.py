@@ -23,6 +23,7 @@ from chatserve.server.opening import TurnOpener
 from chatserve.server.operating import Operating
 from chatserve.server.request_log import RequestLog
 from chatserve.server.running import RunningTurns
+from chatserve.server.tally import Tally
 from chatserve.text.prompt import ChatPrompt
 from chatserve.text.tokenizer import Tokenizer
 from sessions.manager import SessionManager
@@ -39,16 +40,18 @@ def create_app(
     *,
     model_name: str,
     limits: ServerLimits | None = None,
+    tally: Tally | None = None,
     middleware: Sequence[Middleware] = (),
 ) -> Starlette:
     """An application over parts that the caller owns, starts and closes; the engine need not be ready yet.
 
     running: the turns under way, shared with whoever drains the server.
+    tally: where the processes of one server count together; None: this one counts alone.
     middleware: pure ASGI only, innermost last; a disconnect must reach the endpoints.
     """
     keep_users_words_out_of_logs()
     limits = limits or ServerLimits()
-    metrics = Metrics(model_name)
+    metrics = Metrics(model_name, tally or Tally())
     opener = TurnOpener(engine, tokenizer, prompt, sessions, running, metrics, limits)
     model = ServedModel(model_name, engine)
     operating = Operating(engine, running, metrics)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from typing import Any
 
 BACKLOG = 2048
 UNREAD_SECONDS = 120
@@ -19,27 +20,44 @@ def bind(host: str, port: int, *, send_buffer: int = SEND_BUFFER) -> socket.sock
 
     send_buffer: bytes the system may hold for one reader; left to itself it grows to megabytes for each that stalls.
     """
+    return bind_several(host, port, 1, send_buffer=send_buffer)[0]
+
+
+def bind_several(host: str, port: int, count: int, *, send_buffer: int = SEND_BUFFER) -> list[socket.socket]:
+    """So many sockets that listen on one address; the system spreads connections over them. Raises CannotBind."""
     if not 0 <= port <= 65535:
         raise CannotBind(f"{host}:{port} is no address to listen on: ports are 0 to 65535.")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (socket.gaierror, UnicodeError) as error:
         raise CannotBind(f"{host}:{port} is no address to listen on: {error}.") from None
-    listening = socket.socket(family, kind, protocol)
+    family, kind, protocol, _, address = found
+    sockets: list[socket.socket] = []
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port left a moment ago is free
-        # Accepted sockets inherit both. What a dead or stalled reader never takes is not kept for ever.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
-        listening.bind(address)
-        listening.listen(BACKLOG)  # binding alone would not keep another server out
-        listening.setblocking(False)
+        for number in range(count):
+            sockets.append(socket.socket(family, kind, protocol))
+            _listen(sockets[-1], address, send_buffer, first=number == 0, shared=count > 1)
+            address = sockets[-1].getsockname()  # port 0 was any port
     except OSError as error:
-        listening.close()
+        for each in sockets:
+            each.close()
         raise CannotBind(_reason(host, port, error)) from None
-    return listening
+    return sockets
+
+
+def _listen(listening: socket.socket, address: Any, send_buffer: int, *, first: bool, shared: bool) -> None:
+    """The first takes the port for itself, so that no other program has it already, and only then shares it."""
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port left a moment ago is free
+    # Accepted sockets inherit both. What a dead or stalled reader never takes is not kept for ever.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+    if shared and not first:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    listening.bind(address)
+    if shared and first:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    listening.listen(BACKLOG)  # binding alone would not keep another server out
+    listening.setblocking(False)
 
 
 def _reason(host: str, port: int, error: OSError) -> str:

@@ -1,0 +1,71 @@
+"""One API process, from its parts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from chatserve.engine.port import EnginePort
+from chatserve.server.app import create_app
+from chatserve.server.control import Api
+from chatserve.server.running import RunningTurns
+from chatserve.server.serve import DrainLimits, EngineLifecycle, ExitSignals, serve
+from chatserve.server.tally import Tally
+from chatserve.text.errors import TokenizerError
+from chatserve.text.prompt import ChatPrompt
+from chatserve.text.tokenizer import Tokenizer
+from sessions.manager import SessionManager
+from sessions.sqlite import SqliteStore
+from sessions.store import StoreError
+
+EXPIRY_SECONDS = 60.0
+"""Between two looks for stateless conversations that nobody continues any more."""
+CANNOT_SERVE = (TokenizerError, StoreError)
+"""What `serve_api` raises for reasons that a new try would meet again."""
+
+
+async def serve_api(
+    api: Api,
+    listening: socket.socket,
+    engine: EnginePort,
+    lifecycle: EngineLifecycle,
+    *,
+    ready: Callable[[], None],
+    signals: ExitSignals | None = None,
+    tally: Tally | None = None,
+) -> None:
+    """Serve from the first connection to the last; returns when told to leave. Raises CANNOT_SERVE, and what the
+    engine's start raises.
+
+    lifecycle: what is started first and closed last.
+    """
+    tokenizer = Tokenizer.load(api.source)
+    store = await SqliteStore.open(Path(api.sessions))
+    manager, running = SessionManager(store), RunningTurns()
+    app = create_app(engine, tokenizer, ChatPrompt(tokenizer), manager, running, model_name=api.name, tally=tally)
+    expiry = asyncio.create_task(forget_the_old(manager, api.history_ttl))
+    try:
+        await serve(
+            app,
+            listening,
+            engine=lifecycle,
+            running=running,
+            signals=signals,
+            limits=DrainLimits(running=api.drain),
+            ready=ready,
+        )
+    finally:
+        expiry.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await expiry
+        await store.close()
+
+
+async def forget_the_old(manager: SessionManager, history_ttl: float) -> None:
+    """Drop stateless conversations that were not continued in time; sessions stay."""
+    while True:
+        await manager.expire(history_ttl)
+        await asyncio.sleep(EXPIRY_SECONDS)

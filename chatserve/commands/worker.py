@@ -1,0 +1,85 @@
+"""An API process of several: `python -m chatserve.commands.worker`, started and told by its supervisor.
+
+It reads lines from standard input and answers on standard output (`server/control.py`). When the supervisor is gone, so
+is it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from functools import partial
+
+import msgspec
+import uvloop
+
+from chatserve.commands.api import CANNOT_SERVE, serve_api
+from chatserve.engine.client import EngineClient
+from chatserve.server.control import EngineAt, FromWorker, Refused, Up, WorkerStart
+from chatserve.server.serve import ExitSignals
+from chatserve.server.tally import Tally
+
+
+def main() -> int:
+    """Exit status of the process."""
+    with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as unbuffered:
+        start = msgspec.json.decode(unbuffered.readline(), type=WorkerStart)
+    logging.basicConfig(
+        level=start.log_level, format=f"%(asctime)s %(levelname)s {start.client}: %(message)s", stream=sys.stderr
+    )
+    try:
+        uvloop.run(work(start))
+    except CANNOT_SERVE as error:
+        report(Refused(reason=str(error)))
+        return 1
+    return 0
+
+
+async def work(start: WorkerStart) -> None:
+    """Serve until told to leave, by a signal or by the supervisor's end."""
+    client, signals = EngineClient(start.client), ExitSignals()
+    following = asyncio.create_task(follow(await standard_input(), client, signals))
+    try:
+        await serve_api(
+            start.api,
+            socket.socket(fileno=start.listening),
+            client,
+            client,
+            ready=partial(report, Up()),
+            signals=signals,
+            tally=Tally(rows=start.rows, row=start.row, file=start.tally),
+        )
+    finally:
+        following.cancel()
+
+
+async def standard_input() -> asyncio.StreamReader:
+    """Lines as they come."""
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    return reader
+
+
+async def follow(lines: asyncio.StreamReader, client: EngineClient, signals: ExitSignals) -> None:
+    """Be where the engine is. Without a supervisor there will be none: leave at once."""
+    while line := await lines.readline():
+        said = msgspec.json.decode(line, type=EngineAt)
+        if said.endpoint is None:
+            client.detach()
+        else:
+            client.attach(said.endpoint)
+    signals.note()
+    signals.note()
+
+
+def report(message: FromWorker) -> None:
+    """Tell the supervisor."""
+    sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
