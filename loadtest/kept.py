@@ -37,8 +37,24 @@ class Kept:
         self.figures[name] = figures
         self._out.parent.mkdir(parents=True, exist_ok=True)
         partial = self._out.with_suffix(".partial")
-        partial.write_text(json.dumps(self.figures, indent=2) + "\n")
+        partial.write_text(page(self.figures))
         partial.replace(self._out)
+
+
+def page(figures: dict[str, Any]) -> str:
+    """JSON with a line for each figure: not for each number of a long row."""
+    parts = []
+    for name, part in figures.items():
+        match part:
+            case dict():
+                inner = ",\n".join(f"    {json.dumps(key)}: {json.dumps(value)}" for key, value in part.items())
+                text = f"{{\n{inner}\n  }}"
+            case list():
+                text = "[\n" + ",\n".join(f"    {json.dumps(value)}" for value in part) + "\n  ]"
+            case _:
+                text = json.dumps(part)
+        parts.append(f"  {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def machine() -> dict[str, Any]:
