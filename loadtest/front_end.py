@@ -12,8 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import selectors
-import socket
 import statistics
 import subprocess
 import sys
@@ -22,7 +20,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +31,11 @@ from chatserve.server.binding import bind
 from chatserve.server.control import Api, EngineAt, WorkerStart
 from chatserve.server.tally import Tally
 from chatserve.text.tokenizer import Tokenizer
+from loadtest.many_readers import cpu_seconds
 from loadtest.report import keep, options
 
 ANSWER = " Once upon a time there was a small house by the sea, and nobody knew who had built it."
 TURNS, TURN_WORDS = 8, 90
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -47,9 +44,8 @@ class Worker:
     pid: int
 
     def cpu(self) -> float:
-        """Seconds of CPU time so far, its threads' included."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        """Seconds of CPU time so far."""
+        return cpu_seconds(self.pid)
 
 
 @contextmanager
@@ -100,43 +96,12 @@ def worker(model: str, steps: float, profile: Path | None = None) -> Iterator[Wo
             os.close(tally)
 
 
-def request(body: dict[str, Any]) -> bytes:
-    """As it goes over the wire."""
-    data = json.dumps(body).encode()
-    head = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-    return f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
-
-
-def read_streams(port: int, streams: int, seconds: float) -> tuple[int, float]:
-    """Events that arrive on so many endless streams together, and how many seconds were counted. A second of warming up
-    is not.
-    """
-    asked = request({"messages": [{"role": "user", "content": "Tell me."}], "stream": True, "max_tokens": 60000})
-    selector = selectors.DefaultSelector()
-    for _ in range(streams):
-        connection = socket.create_connection(("127.0.0.1", port))
-        connection.sendall(asked)
-        selector.register(connection, selectors.EVENT_READ, connection)
-    events, began = 0, time.perf_counter()
-    warm = began + 1.0
-    while (now := time.perf_counter()) < warm + seconds:
-        if now < warm:
-            events = 0
-        for key, _ in selector.select(0.5):
-            events += key.data.recv(1 << 16).count(b"data: ")
-    return events, time.perf_counter() - warm
-
-
 def streaming(model: str, streams: int, steps: float, seconds: float, profile: Path | None = None) -> dict[str, float]:
     """Events a second, and what they cost."""
-    with worker(model, steps, profile) as serving, get_context("spawn").Pool(1) as pool:
-        reading = pool.apply_async(read_streams, (serving.port, streams, seconds))
-        time.sleep(2.0)  # the other process starts, and the streams open
-        began, cpu = time.perf_counter(), serving.cpu()
-        time.sleep(max(1.0, seconds - 2.0))
-        share = (serving.cpu() - cpu) / (time.perf_counter() - began)
-        events, counted = reading.get(60)
-    rate = events / counted
+    with worker(model, steps, profile) as serving:
+        command = [sys.executable, "-m", "loadtest.many_readers", str(serving.port), str(serving.pid), str(streams)]
+        read = json.loads(subprocess.run([*command, str(seconds)], check=True, capture_output=True).stdout)
+    rate, share = read["events"] / read["seconds"], read["cpu"] / read["seconds"]
     return {
         "streams": streams,
         "offered_a_second": round(streams * steps),

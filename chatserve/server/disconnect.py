@@ -18,7 +18,7 @@ async def until_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
     The request's body must have been read. Work that ends in spite of its cancellation keeps its outcome.
     """
     working = asyncio.ensure_future(work)
-    watching = asyncio.ensure_future(_gone(request.receive))
+    watching = asyncio.ensure_future(gone(request.receive))
     try:
         await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -30,6 +30,7 @@ async def until_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
     return working.result()
 
 
-async def _gone(receive: Receive) -> None:
+async def gone(receive: Receive) -> None:
+    """Return when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

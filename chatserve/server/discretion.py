@@ -21,8 +21,6 @@ _places_only = _PlacesOnly()
 
 
 def keep_users_words_out_of_logs() -> None:
-    """sse_starlette would log each chunk at its debug level, uvicorn each path, and both exceptions in full."""
-    logging.getLogger("sse_starlette").setLevel(logging.INFO)
+    """uvicorn would log each path, and exceptions in full."""
     logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
-    for name in ("uvicorn.error", "sse_starlette.sse"):
-        logging.getLogger(name).addFilter(_places_only)
+    logging.getLogger("uvicorn.error").addFilter(_places_only)

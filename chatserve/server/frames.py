@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from chatserve.server.turn import Turn
@@ -16,6 +18,24 @@ from chatserve.server.wire import (
 )
 
 _encode = msgspec.json.Encoder().encode
+_PLACE: Final = "\ue000\ue001"
+"""Stands where a text comes. It is looked for last in the chunk, after all that anybody may have chosen."""
+
+
+def event(chunk: ChatChunk | TextCompletion) -> bytes:
+    """A chunk as an event; JSON escapes line ends."""
+    return b"data: " + _encode(chunk) + b"\n\n"
+
+
+class TextEvent:
+    """The event of a text, of which only that text changes: everything around it is encoded once an answer."""
+
+    def __init__(self, chunk: ChatChunk | TextCompletion) -> None:
+        """chunk: with _PLACE as its text."""
+        self._before, _, self._after = event(chunk).rpartition(_encode(_PLACE))
+
+    def with_text(self, text: str) -> bytes:
+        return b"".join((self._before, _encode(text), self._after))
 
 
 class ChatFrames:
@@ -26,30 +46,27 @@ class ChatFrames:
         self._created = turn.created
         self._model = model
         self._include_usage = include_usage
+        self.text = TextEvent(self._chunk(ChatDelta(content=_PLACE), None)).with_text
 
     def opening(self) -> bytes:
-        return self._chunk(ChatDelta(role="assistant", content=""), None)
-
-    def text(self, text: str) -> bytes:
-        return self._chunk(ChatDelta(content=text), None)
+        return event(self._chunk(ChatDelta(role="assistant", content=""), None))
 
     def ending(self, reason: FinishReason) -> bytes:
-        return self._chunk(ChatDelta(), reason)
+        return event(self._chunk(ChatDelta(), reason))
 
     def usage(self, usage: Usage) -> bytes | None:
         if not self._include_usage:
             return None
-        return _encode(ChatChunk(id=self._id, created=self._created, model=self._model, choices=(), usage=usage))
+        return event(ChatChunk(id=self._id, created=self._created, model=self._model, choices=(), usage=usage))
 
-    def _chunk(self, delta: ChatDelta, reason: FinishReason | None) -> bytes:
-        chunk = ChatChunk(
+    def _chunk(self, delta: ChatDelta, reason: FinishReason | None) -> ChatChunk:
+        return ChatChunk(
             id=self._id,
             created=self._created,
             model=self._model,
             choices=(ChatChunkChoice(delta=delta, finish_reason=reason),),
             usage=None if self._include_usage else msgspec.UNSET,
         )
-        return _encode(chunk)
 
 
 class TextFrames:
@@ -60,27 +77,24 @@ class TextFrames:
         self._created = turn.created
         self._model = model
         self._include_usage = include_usage
+        self.text = TextEvent(self._chunk(_PLACE, None)).with_text
 
     def opening(self) -> None:
         return None
 
-    def text(self, text: str) -> bytes:
-        return self._chunk(text, None)
-
     def ending(self, reason: FinishReason) -> bytes:
-        return self._chunk("", reason)
+        return event(self._chunk("", reason))
 
     def usage(self, usage: Usage) -> bytes | None:
         if not self._include_usage:
             return None
-        return _encode(TextCompletion(id=self._id, created=self._created, model=self._model, choices=(), usage=usage))
+        return event(TextCompletion(id=self._id, created=self._created, model=self._model, choices=(), usage=usage))
 
-    def _chunk(self, text: str, reason: FinishReason | None) -> bytes:
-        chunk = TextCompletion(
+    def _chunk(self, text: str, reason: FinishReason | None) -> TextCompletion:
+        return TextCompletion(
             id=self._id,
             created=self._created,
             model=self._model,
             choices=(TextChoice(text=text, finish_reason=reason),),
             usage=None if self._include_usage else msgspec.UNSET,
         )
-        return _encode(chunk)

@@ -12,6 +12,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 logger = logging.getLogger(__name__)
 
 
+_BODY_SEND = "chatserve.body_send"
+
+
+def body_send(scope: Scope, send: Send) -> Send:
+    """Where a body goes once its response has started, past all that only look at the start: an event a token is a lot
+    of calls.
+    """
+    direct: Send = scope.get(_BODY_SEND, send)
+    return direct
+
+
 class RequestLog:
     """Pure ASGI, so that a disconnect reaches the endpoint. The id goes out as X-Request-Id."""
 
@@ -33,6 +44,7 @@ class RequestLog:
                 MutableHeaders(scope=message)["X-Request-Id"] = request_id
             await send(message)
 
+        scope[_BODY_SEND] = send
         try:
             await self._app(scope, receive, send_marked)
         finally:

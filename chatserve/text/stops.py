@@ -44,6 +44,8 @@ class StopWatch:
         """What can be shown now: all that can no longer be part of a stop."""
         if self.stopped:
             return ""
+        if not self._start.after:  # there are no stops
+            return text
         held = self._held + text
         for at, character in enumerate(text, start=len(self._held) + 1):
             self._state = _step(self._state, character)
