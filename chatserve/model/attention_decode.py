@@ -1,0 +1,169 @@
+"""Decode attention on CUDA over slots: one new token a sequence, balanced by tokens, capturable in a CUDA graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+
+from chatserve.model.attention_decode_triton import attend_kernel
+from chatserve.model.decode_plan_triton import ITEM_WORDS, plan_kernel
+from chatserve.model.kv_rows import KVRows
+
+MOST_ROWS = 1024
+"""Sequences of one step: the plan is made by one program."""
+
+PROCESSORS_OF_NO_DEVICE = 4
+"""What the interpreter on the CPU plans for."""
+
+JOINED_NUMBERS = 8192
+"""float32 numbers of partial results that a program holds while it joins pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeTiling:
+    """tile: tokens read at once.  warps, stages: of a program.  programs: that fit on a processor of the device.
+    waves: rounds of programs for which a ragged batch is cut, so that short pieces fill the end of the last round.
+    """
+
+    tile: int
+    warps: int
+    stages: int
+    programs: int
+    waves: int
+
+
+def tiling(head_dim: int, group: int, item_bytes: int) -> DecodeTiling:
+    """What reads fastest: two programs on a processor, each with three tiles of K and V (192 KiB in all) under way."""
+    row_bytes = triton.next_power_of_2(head_dim) * item_bytes
+    tile = min(64, max(16, 16384 // row_bytes))
+    return DecodeTiling(tile=tile, warps=8 if group > 32 else 4, stages=3, programs=2, waves=3)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodePlan:
+    """items: int32 [bound, ITEM_WORDS], of which the first `count` (int32 [1]) are set.  rows: the step's sequences."""
+
+    items: torch.Tensor
+    count: torch.Tensor
+    rows: int
+
+
+class DecodeKernel:
+    """kv: the arena [slots, rows, layers, 2, kv_heads, head_dim].  heads: of a query.  most_rows: sequences of a step.
+
+    window: how many of its last tokens a sequence attends to, the new one counted.  softcap: of the scores.
+    Steps must follow one another on one stream: they share what pieces leave for one another.
+    """
+
+    def __init__(
+        self,
+        kv: torch.Tensor,
+        heads: int,
+        *,
+        most_rows: int,
+        window: int | None = None,
+        softcap: float | None = None,
+        chosen: DecodeTiling | None = None,
+    ) -> None:
+        assert 0 < most_rows <= MOST_ROWS, f"{most_rows} sequences in a step, of at most {MOST_ROWS}"
+        self._kv_rows = KVRows(kv)
+        self._kv_heads, self._head_dim = kv.shape[-2:]
+        self._group, rest = divmod(heads, self._kv_heads)
+        assert rest == 0, f"{heads} query heads over {self._kv_heads} KV heads"
+        self._window = window or 0
+        self._softcap = softcap or 0.0
+        self._most_rows = most_rows
+        self._tiling = chosen or tiling(self._head_dim, self._group, kv.element_size())
+        self._programs = processors(kv.device) * self._tiling.programs
+        pieces = max(self._most_items(1), self._most_items(most_rows))
+        self._partials = kv.new_empty(pieces, self._kv_heads, self._group, self._head_dim, dtype=torch.float32)
+        self._weights = kv.new_empty(pieces, self._kv_heads, self._group, dtype=torch.float32)
+        self._arrivals = kv.new_zeros(most_rows, self._kv_heads, dtype=torch.int32)
+
+    @staticmethod
+    def supports(kv: torch.Tensor) -> bool:
+        """Whether this kernel can read such an arena."""
+        known = kv.dtype in (torch.float16, torch.bfloat16, torch.float32)
+        return kv.device.type == "cuda" and known and kv.shape[-1] % 8 == 0 and kv.shape[-1] <= 256
+
+    def plan(self, slots: torch.Tensor, lengths: torch.Tensor) -> DecodePlan:
+        """slots, lengths: int64 [sequences]; a length counts the new token. A sequence of no token attends to zeros."""
+        rows = len(slots)
+        assert 0 < rows <= self._most_rows, f"{rows} sequences in a step, of at most {self._most_rows}"
+        most_items = self._most_items(rows)
+        rows_tile = max(16, triton.next_power_of_2(rows))
+        items = torch.empty(most_items, ITEM_WORDS, dtype=torch.int32, device=slots.device)
+        count = torch.empty(1, dtype=torch.int32, device=slots.device)
+        plan_kernel[(1,)](
+            lengths,
+            slots,
+            items,
+            count,
+            ROWS=rows,
+            ROWS_TILE=rows_tile,
+            KV_HEADS=self._kv_heads,
+            GROUP=self._group,
+            WINDOW=self._window,
+            TILE=self._tiling.tile,
+            PROGRAMS=self._programs,
+            WAVES=self._tiling.waves,
+            MOST_ITEMS=most_items,
+            CANDIDATES=triton.next_power_of_2(most_items),
+            WORDS=ITEM_WORDS,
+            PIECES_TILE=max(1, 1024 // rows_tile),
+            num_warps=4,
+        )
+        return DecodePlan(items=items, count=count, rows=rows)
+
+    def attend(self, plan: DecodePlan, layer: int, query: torch.Tensor, scale: float) -> torch.Tensor:
+        """query: [sequences, heads, head_dim], its last dimension dense. Returns the same shape, dense.
+
+        Each sequence's K and V, the new token's included, are in its slot already.
+        """
+        keys, values = self._kv_rows.keys[layer], self._kv_rows.values[layer]
+        assert query.shape == (plan.rows, self._kv_heads * self._group, self._head_dim)
+        assert query.stride(2) == 1
+        output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+        group_join, dim_tile = triton.next_power_of_2(self._group), triton.next_power_of_2(self._head_dim)
+        attend_kernel[(self._kv_heads, len(plan.items))](
+            query,
+            keys,
+            values,
+            output,
+            self._partials,
+            self._weights,
+            self._arrivals,
+            plan.items,
+            plan.count,
+            scale,
+            query.stride(0),
+            query.stride(1),
+            *keys.stride()[:3],
+            KV_HEADS=self._kv_heads,
+            GROUP=self._group,
+            GROUP_TILE=max(16, group_join),
+            GROUP_JOIN=group_join,
+            DIM=self._head_dim,
+            DIM_TILE=dim_tile,
+            TILE=self._tiling.tile,
+            SOFTCAP=self._softcap,
+            WORDS=ITEM_WORDS,
+            JOIN=max(1, JOINED_NUMBERS // (group_join * dim_tile)),
+            num_warps=self._tiling.warps,
+            num_stages=self._tiling.stages,
+        )
+        return output
+
+    def _most_items(self, rows: int) -> int:
+        """How many pieces a step of so many sequences has at most. One sequence is always cut for one round."""
+        waves = 1 if rows == 1 else self._tiling.waves
+        return rows + waves * self._programs // self._kv_heads
+
+
+def processors(device: torch.device) -> int:
+    """Of a CUDA device, its multiprocessors."""
+    if device.type != "cuda":
+        return PROCESSORS_OF_NO_DEVICE
+    return torch.cuda.get_device_properties(device).multi_processor_count

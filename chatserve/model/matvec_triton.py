@@ -1,0 +1,166 @@
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
+"""A weight times one row on CUDA, at the memory's speed, with the operations around it in the same kernel.
+
+RMSNorm's scale is one number for the row, so it is found while the weight goes by and multiplied last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+
+@dataclass(frozen=True, slots=True)
+class MatvecTiling:
+    """rows, columns: of the weight, multiplied at once.  warps: of a program.  stages: tiles on the way."""
+
+    rows: int
+    columns: int
+    warps: int
+    stages: int
+
+
+TILING = MatvecTiling(rows=8, columns=1024, warps=4, stages=1)
+GATED_TILING = MatvecTiling(rows=4, columns=1024, warps=4, stages=1)
+
+
+class TritonMatvecs:
+    """See MatvecOps. Weights are dense."""
+
+    def __init__(self, tiling: MatvecTiling = TILING, gated: MatvecTiling = GATED_TILING) -> None:
+        self._tiling = tiling
+        self._gated = gated
+
+    def norm_matvec(
+        self,
+        x: torch.Tensor,
+        residual: torch.Tensor | None,
+        norm_weight: torch.Tensor,
+        eps: float,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        output = torch.empty(1, len(weight), dtype=x.dtype, device=x.device)
+        total = x if residual is None else torch.empty_like(x)
+        _launch(self._tiling, x, weight, bias, output, norm=(residual, norm_weight, eps, total))
+        return output, total
+
+    def matvec(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        output = torch.empty(1, len(weight), dtype=x.dtype, device=x.device)
+        _launch(self._tiling, x, weight, bias, output)
+        return output
+
+    def norm_gated_matvec(
+        self, x: torch.Tensor, residual: torch.Tensor, norm_weight: torch.Tensor, eps: float, weight: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        output = torch.empty(1, len(weight) // 2, dtype=x.dtype, device=x.device)
+        total = torch.empty_like(x)
+        _launch(self._gated, x, weight, None, output, norm=(residual, norm_weight, eps, total), gated=True)
+        return output, total
+
+
+def _launch(
+    tiling: MatvecTiling,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    output: torch.Tensor,
+    *,
+    norm: tuple[torch.Tensor | None, torch.Tensor, float, torch.Tensor] | None = None,
+    gated: bool = False,
+) -> None:
+    """norm: residual, weight, epsilon, and where the sum of x and residual goes."""
+    assert x.shape == (1, weight.shape[1])
+    assert x.stride(1) == 1
+    assert weight.is_contiguous()
+    residual, norm_weight, eps, total = norm or (None, x, 0.0, x)
+    matvec_kernel[(triton.cdiv(output.shape[1], tiling.rows),)](
+        x,
+        x if residual is None else residual,
+        norm_weight,
+        weight,
+        x if bias is None else bias,
+        output,
+        total,
+        eps,
+        OUT=output.shape[1],
+        IN=x.shape[1],
+        NORM=norm is not None,
+        ADD=residual is not None,
+        BIAS=bias is not None,
+        GATED=gated,
+        ROWS=tiling.rows,
+        COLUMNS=min(tiling.columns, triton.next_power_of_2(x.shape[1])),
+        STAGES=tiling.stages,
+        num_warps=tiling.warps,
+    )
+
+
+@triton.jit
+def matvec_kernel(
+    x,
+    residual,
+    norm_weight,
+    weight,
+    bias,
+    output,
+    total,
+    eps,
+    OUT: tl.constexpr,
+    IN: tl.constexpr,
+    NORM: tl.constexpr,
+    ADD: tl.constexpr,
+    BIAS: tl.constexpr,
+    GATED: tl.constexpr,  # the weight has OUT rows of the gate, then OUT of what it opens
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Some rows of the weight a program."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    start = tl.minimum(row, OUT - 1).to(tl.int64)[:, None] * IN  # rows too many repeat the last
+    column = tl.arange(0, COLUMNS)
+    sums = tl.zeros([ROWS, COLUMNS], tl.float32)
+    opened = tl.zeros([ROWS, COLUMNS], tl.float32)
+    squares = tl.zeros([COLUMNS], tl.float32)
+    for begin in tl.range(0, IN, COLUMNS, num_stages=STAGES):
+        at = begin + column
+        w = _weight(weight + start, at, IN, COLUMNS)
+        if GATED:
+            opens = _weight(weight + start + OUT * IN, at, IN, COLUMNS)
+        there = at < IN
+        part = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
+        if ADD:
+            part += tl.load(residual + at, mask=there, other=0.0).to(tl.float32)
+            part = part.to(x.dtype.element_ty)
+            tl.store(total + at, part, mask=there & (tl.program_id(0) == 0))
+            part = part.to(tl.float32)
+        if NORM:
+            squares += part * part
+            part *= tl.load(norm_weight + at, mask=there, other=0.0).to(tl.float32)
+        sums += w.to(tl.float32) * part[None, :]
+        if GATED:
+            opened += opens.to(tl.float32) * part[None, :]
+    product = tl.sum(sums, 1)
+    scale = 1.0
+    if NORM:
+        scale = tl.rsqrt(tl.sum(squares, 0) / IN + eps)
+        product *= scale
+    if BIAS:
+        product += tl.load(bias + row, mask=row < OUT, other=0.0).to(tl.float32)
+    if GATED:
+        product = product / (1.0 + tl.exp(-product)) * (tl.sum(opened, 1) * scale)
+    tl.store(output + row, product.to(output.dtype.element_ty), mask=row < OUT)
+
+
+@triton.jit
+def _weight(start, at, IN: tl.constexpr, COLUMNS: tl.constexpr):
+    """A tile of the weight, which is read once: it need not stay in the cache."""
+    if IN % COLUMNS == 0:
+        tile = tl.load(start + at[None, :], eviction_policy="evict_first")
+    else:
+        tile = tl.load(start + at[None, :], mask=(at < IN)[None, :], other=0.0, eviction_policy="evict_first")
+    return tile
