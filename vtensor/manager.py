@@ -121,17 +121,19 @@ class Manager:
         vtensor.chunks += chunks
         vtensor.rows = need * self.layout.chunk_tokens
 
-    def prefix_match(self, tenant: str, tokens: Tokens, new_rows: int, *, headroom: int = 0) -> Admitted:
+    def prefix_match(
+        self, tenant: str, tokens: Tokens, new_rows: int, *, most_rows: int | None = None, headroom: int = 0
+    ) -> Admitted:
         """PrefixMatch: a vTensor that has the longest recorded prefix of these tokens.
 
-        new_rows: rows to have mapped beyond that prefix, as far as there are tokens.
+        new_rows: rows to have mapped beyond that prefix.  most_rows: but never more at all; None: as there are tokens.
         headroom: chunks that must be left to get for others.
         At least the last token is left to compute. Where the match ends at an idle vTensor whose slot is warm, that
         slot is taken over without a call; elsewhere whole chunks are mapped read-only at a fresh slot and the used rows
         of the chunk the match ends in are copied. Without a match this is Create. Raises OutOfSlots, OutOfChunks.
         """
         match = self._tree.rPrefixMatch(tenant, tokens[:-1])
-        new_rows = min(new_rows, len(tokens) - match.length)
+        new_rows = min(new_rows, (most_rows or len(tokens)) - match.length)
         if match.length == 0:
             vtensor = self.create(new_rows, headroom=headroom)
             self._counts.creates += 1

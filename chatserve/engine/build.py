@@ -14,7 +14,9 @@ from chatserve.engine.messages import EngineLimits
 from chatserve.engine.scheduler import Scheduler
 from chatserve.engine.settings import EngineSettings
 from chatserve.model.loader import LoadedModel
-from chatserve.model.runner import Runner
+from chatserve.model.runner import model_thread
+from chatserve.model.runners import cuda_runner, host_runner
+from chatserve.model.tensor_sources import no_progress
 from vtensor.driver.registry import open_driver
 from vtensor.layout import KVLayout
 from vtensor.manager import Manager
@@ -30,17 +32,19 @@ class DeviceDefaults:
     """What suits a kind of device unless the operator says otherwise.
 
     kv_share: of the memory that is free once the model is loaded, what KV may take.
+    depth: steps launched at once.
     """
 
     driver: str
     max_running: int
     step_tokens: int
     kv_share: float
+    depth: int
 
 
 DEFAULTS = {
-    "cpu": DeviceDefaults("host", max_running=16, step_tokens=512, kv_share=0.5),
-    "cuda": DeviceDefaults("cuda", max_running=256, step_tokens=8192, kv_share=0.9),
+    "cpu": DeviceDefaults("host", max_running=16, step_tokens=512, kv_share=0.5, depth=1),
+    "cuda": DeviceDefaults("cuda", max_running=256, step_tokens=8192, kv_share=0.9, depth=2),
 }
 
 
@@ -49,15 +53,18 @@ def build_engine(
     settings: EngineSettings,
     wake: Callable[[], None],
     worker: ThreadPoolExecutor | None = None,
+    progress: Callable[[int, int], None] = no_progress,
 ) -> tuple[Engine, EngineLimits]:
     """An engine around a loaded model.
 
     worker: the thread that loaded it, if one did, to compute in.
+    progress: told how many steps are captured, of how many, where the device captures them.
     Raises DriverError when the device's memory calls cannot be used.
     """
     spec, device = model.spec, model.device
     defaults = DEFAULTS[device.type]
     max_running = settings.max_running or defaults.max_running
+    depth = settings.depth or defaults.depth
     step_tokens = max(settings.step_tokens or defaults.step_tokens, max_running)
     driver = open_driver(defaults.driver, **driver_arguments(device))
     dtype = getattr(torch, spec.dtype)
@@ -71,7 +78,8 @@ def build_engine(
         chunk_tokens=settings.chunk_tokens,
     )
     kv_bytes = settings.kv_bytes or int(driver.free_bytes() * defaults.kv_share)
-    slots = max_running * SLOTS_PER_RUNNING
+    on_gpu = device.type == "cuda"
+    slots = max_running * SLOTS_PER_RUNNING + on_gpu
     manager = Manager(
         driver,
         layout,
@@ -80,13 +88,26 @@ def build_engine(
         reserve=settings.kv_reserve // layout.chunk_bytes,
     )
     kv = arena_view(layout, manager.arena, slots=slots, dtype=dtype, device=driver.dlpack_device)
+    worker = worker or model_thread()
+    if on_gpu:
+        runner = cuda_runner(
+            model,
+            kv,
+            worker,
+            chunk_tokens=layout.chunk_tokens,
+            most_rows=max_running,
+            scratch=manager.create(1).slot.index,
+            progress=progress,
+        )
+    else:
+        runner = host_runner(model, kv, worker)
     capacity = manager.capacity
     engine = Engine(
-        runner=Runner(model, kv, worker),
+        runner=runner,
         memory=Memory(
             Mapper(manager, keep_unused=settings.keep_unused),
             capacity=capacity,
-            first_rows=step_tokens,
+            first_rows=step_tokens * depth,
             ahead=settings.ahead,
         ),
         scheduler=Scheduler(
@@ -96,6 +117,7 @@ def build_engine(
         ),
         end_ids=spec.end_ids,
         vocab_size=spec.vocab_size,
+        depth=depth,
         wake=wake,
     )
     return engine, EngineLimits(max_tokens=capacity, max_running=max_running, priorities=settings.priorities)

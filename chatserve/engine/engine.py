@@ -1,11 +1,14 @@
 """The step loop: admit, launch, extend ahead, commit (FlexInfer, section 6 of the vTensor paper).
 
-While one step computes, the next is planned, the mapper maps the rows it will need, and new requests are matched. Only
-the engine's own thread calls it; what happens elsewhere (a step ends, memory is there) calls `wake`.
+While steps compute, the next is planned, the mapper maps the rows it will need, and new requests are matched. Where the
+device computes by itself the next step is launched before the one before has ended: the token that it goes on from is
+known there, and read here a step late. Only the engine's own thread calls it; what happens elsewhere (a step ends,
+memory is there) calls `wake`.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ from chatserve.engine.batch import make_batch
 from chatserve.engine.counters import Counters, engine_stats
 from chatserve.engine.intake import Refused, accept
 from chatserve.engine.memory import Memory
-from chatserve.engine.messages import Delta, EngineStats, Finish, Generate
+from chatserve.engine.messages import Delta, EngineStats, Generate
 from chatserve.engine.request import Request, Status
 from chatserve.engine.scheduler import Row, Scheduler
 from chatserve.model.errors import BadLogits
@@ -27,7 +30,7 @@ from vtensor.manager import Admitted
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """The step that computes now."""
+    """A step that computes now, or waits for the one before."""
 
     rows: Sequence[Row]
     launched: Launched
@@ -36,6 +39,7 @@ class Flight:
 class Engine:
     """end_ids: tokens that end an answer unless a request ignores them.  vocab_size: prompts hold smaller ids.
 
+    depth: steps launched at once; 1 where they would only wait for each other.
     wake: called, from any thread, when `advance` has something to do.
     """
 
@@ -47,6 +51,7 @@ class Engine:
         scheduler: Scheduler,
         end_ids: Sequence[int],
         vocab_size: int,
+        depth: int,
         wake: Callable[[], None],
     ) -> None:
         self._runner = runner
@@ -57,7 +62,8 @@ class Engine:
         self._wake = wake
         self._requests: dict[str, Request] = {}
         self._admissions = Admissions(scheduler, memory, wake)
-        self._flight: Flight | None = None
+        self._depth = depth
+        self._flights: deque[Flight] = deque()
         self._prepared: list[Row] = []
         self._deltas: list[Delta] = []
         self._arrivals = count()
@@ -67,7 +73,7 @@ class Engine:
     def busy(self) -> bool:
         """Whether anything waits, runs or is to be told; an ended answer that awaits its Stop does none of these."""
         scheduler = self._scheduler
-        return bool(scheduler.waiting or scheduler.running or self._admissions.pending or self._flight or self._deltas)
+        return bool(scheduler.waiting or scheduler.running or self._admissions.pending or self._flights or self._deltas)
 
     def add(self, asked: Generate) -> None:
         """Queue a request. What can never fit is refused at once, by a delta that names the limit."""
@@ -95,6 +101,7 @@ class Engine:
 
     def flush(self) -> Future[None]:
         """Forget recorded prefixes and give free memory back."""
+        self._runner.trim()
         self._admissions.note_release()
         return self._memory.flush()
 
@@ -102,12 +109,12 @@ class Engine:
         """Do what can be done now; never waits for a step. Returns what there is to tell."""
         self._memory.check()
         self._take_admissions()
-        if self._flight is not None and self._flight.launched.done():
-            self._commit(self._flight)
+        while self._flights and self._flights[0].launched.done():
+            self._commit(self._flights.popleft())
         self._admissions.ask()
-        if self._flight is None:
-            self._launch()
-        if self._flight is not None and not self._prepared:
+        while len(self._flights) < self._depth and self._launch():
+            pass
+        if self._flights and not self._prepared:
             self._prepare()
         if self._admissions.short:
             self._reclaim()
@@ -153,7 +160,7 @@ class Engine:
     def _reclaim(self) -> bool:
         """Record the longest ended answer whose Stop has not come: it gives its memory up and loses its takeover."""
         for request in self._requests.values():
-            if request.status is Status.ENDED and request.vtensor is not None:
+            if request.status is Status.ENDED and request.vtensor is not None and request.in_flight == 0:
                 self._memory.record(request, request.computed).result()
                 self._admissions.note_release()
                 return True
@@ -172,44 +179,57 @@ class Engine:
         self._prepared = []
 
     def _prepare(self) -> None:
-        """Plan the step after the one in flight and have its rows, and some more, mapped meanwhile."""
+        """Plan the step after those in flight and have its rows, and some more, mapped meanwhile."""
         self._prepared = self._scheduler.plan()
         for row in self._prepared:
             self._memory.extend_ahead(row.request, row.start + row.count, self._scheduler.next_count(row))
 
-    def _launch(self) -> None:
-        self._make_room()
-        rows = [row for row in self._prepared if row.request.status is Status.RUNNING]
+    def _launch(self) -> bool:
+        """Launch the next step; False when there is none, or when it needs memory that those in flight still use."""
+        if not self._make_room():
+            return False
+        rows = [row for row in self._prepared if row.request.goes_on]
         self._prepared = []
         rows = self._secure(rows or self._scheduler.plan())
-        while not rows and self._scheduler.running:
+        while not rows and self._scheduler.running and not self._flights:
             rows = self._secure(self._scheduler.plan())
         if not rows:
-            return
+            return False
         for row in rows:
-            row.request.in_flight, row.request.samples = row.count, row.samples
+            row.request.in_flight += row.count
+            row.request.coming += row.samples
         launched = self._runner.launch(make_batch(rows))
-        self._flight = Flight(rows, launched)
+        self._flights.append(Flight(rows, launched))
         launched.when_done(self._wake)
+        return True
 
     def _secure(self, rows: Sequence[Row]) -> list[Row]:
-        """The rows whose memory is there. Where it is short, the lowest priority, latest arrival is preempted."""
+        """The rows whose memory is there. Where it is short, the lowest priority, latest arrival is preempted.
+
+        Nobody is while a step is in flight: then there are no rows, and the next turn of the loop sees to it.
+        """
         for row in rows:
             request, end = row.request, row.start + row.count
-            self.counters.stalls += request.status is Status.RUNNING and not self._memory.has(request, end)
-            while request.status is Status.RUNNING and not self._memory.ready(request, end):
-                if not self._reclaim():
-                    self._preempt(self._scheduler.victim())
-        return [row for row in rows if row.request.status is Status.RUNNING]
+            self.counters.stalls += request.goes_on and not self._memory.has(request, end)
+            while request.goes_on and not self._memory.ready(request, end):
+                if self._reclaim():
+                    continue
+                if self._flights:
+                    return []
+                self._preempt(self._scheduler.victim())
+        return [row for row in rows if row.request.goes_on]
 
-    def _make_room(self) -> None:
-        """Preempt for a waiting request of higher priority that found no memory or no place."""
+    def _make_room(self) -> bool:
+        """Preempt for a waiting request of higher priority that found no memory or no place; False: not yet."""
         full = len(self._scheduler.running) >= self._scheduler.max_running
         if self._admissions.short or (full and not self._admissions.pending):
             victim = self._scheduler.displaced()
             if victim is not None:
+                if self._flights:
+                    return False
                 self._preempt(victim)
                 self._admissions.ask()
+        return True
 
     def _preempt(self, request: Request) -> None:
         """PrefixRecord and Release; it resumes by PrefixMatch, with every token it has."""
@@ -223,7 +243,6 @@ class Engine:
 
     def _commit(self, flight: Flight) -> None:
         """Take in what a step brought."""
-        self._flight = None
         try:
             tokens = flight.launched.tokens()
         except BadLogits as error:
@@ -233,15 +252,15 @@ class Engine:
         for row in flight.rows:
             request = row.request
             request.computed += row.count
-            request.in_flight, request.samples = 0, False
+            request.in_flight -= row.count
+            request.coming -= row.samples
             self.counters.computed_tokens += row.count
             token = next(sampled) if row.samples else None
-            if request.stop_at is not None:
-                self._leave(request)
+            if request.finish is not None or request.stop_at is not None:
+                self._settle(request)
                 continue
             if token == NOT_FINITE:
-                self._memory.distrust(request)
-                self._fail(request, "the model's numbers are not finite for this conversation")
+                self._fail(request, "the model's numbers are not finite for this conversation", trusted=False)
                 continue
             if row.count > 1 and request.reuse:
                 self._memory.publish(request)
@@ -251,43 +270,55 @@ class Engine:
     def _take_in(self, request: Request, token: int) -> None:
         self.counters.generated_tokens += 1
         params = request.params
-        finish: Finish | None = None
         ends = token in params.stop_token_ids or (token in self._end_ids and not params.ignore_eos)
         if ends:
-            finish = "stop"
+            request.finish = "stop"
         else:
             request.output.append(token)
             if len(request.output) >= params.max_tokens:
-                finish = "length"
-        generated = len(request.output) + ends
-        self._deltas.append(
-            Delta(
-                id=request.id,
-                tokens=() if ends else (token,),
-                finish=finish,
-                cached=request.cached if generated == 1 else None,
-                completion_tokens=generated,
+                request.finish = "length"
+        request.generated += 1
+        if request.finish is None:
+            cached = request.cached if request.generated == 1 else None
+            self._deltas.append(
+                Delta(id=request.id, tokens=(token,), cached=cached, completion_tokens=request.generated)
             )
-        )
-        if finish is not None:
-            self._finish(request)
+            return
+        request.last = () if ends else (token,)
+        self._scheduler.remove(request)
+        request.status = Status.ENDED
+        self._settle(request)
 
-    def _finish(self, request: Request) -> None:
-        """It ended by itself; a held one is recorded when Stop says what was kept of it."""
-        if request.hold:
-            self._scheduler.remove(request)
-            request.status = Status.ENDED
-        else:
+    def _settle(self, request: Request) -> None:
+        """Once nothing of it is in flight: tell how it ended by itself, then let it go, or hold it until its Stop.
+
+        Told any earlier, the conversation's next turn could come before this one is recorded.
+        """
+        if request.in_flight:
+            return
+        if request.finish is not None and request.stop_at is None:
+            self._deltas.append(
+                Delta(
+                    id=request.id,
+                    tokens=request.last,
+                    finish=request.finish,
+                    cached=request.cached if request.generated == 1 else None,
+                    completion_tokens=request.generated,
+                )
+            )
+            if request.hold:
+                return
             request.stop_at = len(request.output)
-            self._leave(request)
+        self._leave(request)
 
-    def _fail(self, request: Request, error: str) -> None:
+    def _fail(self, request: Request, error: str, *, trusted: bool = True) -> None:
+        """End it by an error. Not trusted: its numbers are wrong, and so may be what others matched of them."""
         generated = len(request.output)
         self._deltas.append(
             Delta(id=request.id, finish="failed", cached=request.cached, completion_tokens=generated, error=error)
         )
-        request.stop_at = 0
-        self._leave(request)
+        request.stop_at, request.trusted = 0, trusted
+        self._settle(request)
 
     def _leave(self, request: Request) -> None:
         """Record what was computed of what was kept, and forget the request."""
@@ -295,6 +326,8 @@ class Engine:
         self._scheduler.remove(request)
         request.status = Status.ENDED
         del self._requests[request.id]
-        if request.vtensor is not None:
+        if request.vtensor is not None and request.trusted:
             self._memory.record(request, min(request.computed, len(request.prompt) + request.stop_at))
+        elif request.vtensor is not None:
+            self._memory.distrust(request)
         self._admissions.note_release()

@@ -21,17 +21,22 @@ Admission = Admitted | MemoryError | OutOfMemory
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What an admission asks for, taken from the request so that another thread may read it."""
+    """What an admission asks for, taken from the request so that another thread may read it.
+
+    most_rows: to have mapped at first: those of the tokens there are, and a few of those that will come.
+    """
 
     tenant: str
     tokens: Tokens
+    most_rows: int
     reuse: bool
 
 
 class Memory:
     """capacity: tokens that one request can ever hold, prompt and answer together.
 
-    first_rows: rows to have mapped when a request starts, beyond what it found recorded: those of its first step.
+    first_rows: rows to have mapped when a request starts, beyond what it found recorded: those of the steps that are
+        launched before the mapper is asked for more.
     ahead: rows to have mapped beyond the step that is being prepared, at least.
     """
 
@@ -46,8 +51,12 @@ class Memory:
 
         headroom: chunks that must be left to get after each.
         """
-        wanted = [Wanted(request.tenant, request.tokens(0, request.known), request.reuse) for request in requests]
+        wanted = [self._wanted(request) for request in requests]
         return self._mapper.submit(lambda manager: _admit(manager, wanted, self._first_rows, headroom))
+
+    def _wanted(self, request: Request) -> Wanted:
+        most_rows = min(request.known + self._ahead, request.most_rows)
+        return Wanted(request.tenant, request.tokens(0, request.known), most_rows, request.reuse)
 
     def extend_ahead(self, request: Request, end: int, next_count: int) -> None:
         """Extend: the rows of a step that ends at row `end`, of the `next_count` rows after it, and a few more."""
@@ -125,9 +134,13 @@ def _admit(manager: Manager, wanted: Sequence[Wanted], first_rows: int, headroom
     for want in wanted:
         try:
             if want.reuse:
-                admissions.append(manager.prefix_match(want.tenant, want.tokens, first_rows, headroom=headroom))
+                admissions.append(
+                    manager.prefix_match(
+                        want.tenant, want.tokens, first_rows, most_rows=want.most_rows, headroom=headroom
+                    )
+                )
             else:
-                vtensor = manager.create(min(first_rows, len(want.tokens)), headroom=headroom)
+                vtensor = manager.create(min(first_rows, want.most_rows), headroom=headroom)
                 admissions.append(Admitted(vtensor, 0, Origin.CREATED))
         except (MemoryError, OutOfMemory) as error:
             admissions.append(error)

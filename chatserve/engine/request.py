@@ -30,10 +30,13 @@ class Status(Enum):
 class Request:
     """Computed tokens chase known ones: a new prompt, a returning turn and a decode differ only in how far they are.
 
-    computed: tokens whose KV is written.  in_flight: tokens that the launched step is computing.
-    samples: whether that step brings a new token.
+    computed: tokens whose KV is written by steps that ended.  in_flight: tokens that launched steps are computing.
+    coming: new tokens that those steps will bring.
     cached: prompt tokens that its first admission found recorded.
+    generated: tokens sampled, an end token counted.
+    finish: how it ended by itself; last: the token that came with it, both to be told.
     stop_at: output tokens to keep, once whoever asked wants it to end.
+    trusted: whether its numbers may be recorded.
     """
 
     id: str
@@ -49,10 +52,13 @@ class Request:
     vtensor: VTensor | None = None
     computed: int = 0
     in_flight: int = 0
-    samples: bool = False
+    coming: int = 0
     cached: int | None = None
+    generated: int = 0
     finish: Finish | None = None
+    last: tuple[int, ...] = ()
     stop_at: int | None = None
+    trusted: bool = True
 
     @property
     def prompt_ids(self) -> Sequence[int]:
@@ -66,8 +72,13 @@ class Request:
 
     @property
     def remaining(self) -> int:
-        """Tokens to compute after the step in flight, which will have brought its token by then."""
-        return self.known + self.samples - self.computed - self.in_flight
+        """Tokens to compute after the steps in flight, which will have brought their tokens by then."""
+        return self.known + self.coming - self.computed - self.in_flight
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it has its memory and nobody has asked it to end."""
+        return self.status is Status.RUNNING and self.stop_at is None
 
     @property
     def most_rows(self) -> int:

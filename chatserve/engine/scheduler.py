@@ -18,7 +18,7 @@ from chatserve.engine.request import Request, Status
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One request's part of a step: `count` tokens from `start` on; `samples` when that reaches its last known one."""
+    """One request's part of a step: `count` tokens from `start` on; `samples` when that reaches its newest one."""
 
     request: Request
     start: int
@@ -72,7 +72,7 @@ class Scheduler:
         return victim if first is not None and victim is not None and victim.priority > first.priority else None
 
     def plan(self) -> list[Row]:
-        """The step after the one in flight."""
+        """The step after those in flight."""
         budget = self.step_tokens
         rows: list[Row] = []
         for request in self._decodes_first():
@@ -88,24 +88,27 @@ class Scheduler:
         return min(max(1, row.request.remaining - row.count), self.step_tokens)
 
     def _decodes_first(self) -> Iterator[Request]:
-        ending = {request.id for request in self.running if request.samples and self._reaches_its_end(request)}
-        going_on = [request for request in self.running if request.id not in ending and request.stop_at is None]
+        going_on = [request for request in self.running if request.goes_on and not self._reaches_its_end(request)]
         yield from (request for request in going_on if request.remaining == 1)
         yield from (request for request in going_on if request.remaining > 1)
 
     def _reaches_its_end(self, request: Request) -> bool:
-        """Whether the token in flight is the last it may generate."""
-        return len(request.output) + 1 >= request.params.max_tokens
+        """Whether the tokens in flight are the last it may generate."""
+        return request.coming > 0 and len(request.output) + request.coming >= request.params.max_tokens
 
     def _candidates(self, most: int) -> list[Request]:
         leaders = [request for request in self.running if self._leads(request)]
+        leavers = [request for request in self.running if request.stop_at is not None]
         chosen: list[Request] = []
         for request in self.waiting:
             if len(chosen) >= most:
                 break
-            if not any(self._follows(request, leader) for leader in leaders):
-                chosen.append(request)
-                leaders += [request] if self._leads(request) else []
+            if any(self._follows(request, leader) for leader in leaders):
+                continue
+            if any(self._goes_on(request, leaver) for leaver in leavers):
+                continue
+            chosen.append(request)
+            leaders += [request] if self._leads(request) else []
         return chosen
 
     def _leads(self, request: Request) -> bool:
@@ -121,3 +124,11 @@ class Scheduler:
             return False
         next_part = np.array_equal(request.prompt[start:stop], leader.prompt[start:stop])
         return next_part and np.array_equal(request.prompt[:start], leader.prompt[:start])
+
+    def _goes_on(self, request: Request, leaver: Request) -> bool:
+        """Whether this is the next turn of one that was stopped and is recorded as soon as its last step has ended."""
+        assert leaver.stop_at is not None
+        if not request.reuse or request.tenant != leaver.tenant:
+            return False
+        kept = leaver.tokens(0, len(leaver.prompt) + leaver.stop_at)
+        return len(kept) < len(request.prompt) and np.array_equal(request.prompt[: len(kept)], kept)

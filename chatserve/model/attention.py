@@ -6,35 +6,55 @@ decided by the step's attention, which travels as a keyword argument through the
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformers import AttentionInterface, PreTrainedModel
 
-from chatserve.model.batch import Batch
+from chatserve.model.kv_rows import KVRows, RowWriter
+from chatserve.model.step import StepAttention, StepRows
 
 NAME = "chatserve"
 
 
-class StepAttention(Protocol):
-    """Attention for the rows of one step; made anew for each."""
+@dataclass(frozen=True, slots=True)
+class LayerCalls:
+    """What a step hands to every layer's attention."""
 
-    def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
-    ) -> torch.Tensor:
-        """Write K and V into the sequences' slots, then attend over them.
-
-        query: [rows, heads, head_dim]; key, value: [rows, kv_heads, head_dim]. Returns the shape of query.
-        """
-        ...
+    writer: RowWriter
+    attention: StepAttention
 
 
-class Kernel(Protocol):
-    """One way to compute attention over the slots of an arena."""
+@dataclass(frozen=True, slots=True)
+class TransformersWeights:
+    """A transformers model whose attention was replaced by `use_slot_attention`."""
 
-    def step(self, batch: Batch) -> StepAttention:
-        """Prepare what all layers of this step share."""
-        ...
+    module: PreTrainedModel
+
+    def over(self, kv: torch.Tensor) -> TransformersNetwork:
+        """See `Weights`."""
+        return TransformersNetwork(self.module, KVRows(kv))
+
+
+class TransformersNetwork:
+    """transformers' own code over an arena."""
+
+    def __init__(self, module: PreTrainedModel, rows: KVRows) -> None:
+        self._module = module
+        self._rows = rows
+
+    def logits(self, rows: StepRows, attention: StepAttention, sampled: torch.Tensor | None) -> torch.Tensor:
+        """See `Network`."""
+        output = self._module(
+            input_ids=rows.ids.unsqueeze(0),
+            position_ids=rows.positions.unsqueeze(0),
+            use_cache=False,
+            logits_to_keep=0 if sampled is None else sampled,
+            calls=LayerCalls(RowWriter(self._rows, rows), attention),
+        )
+        logits: torch.Tensor = output.logits[0]
+        return logits
 
 
 def slot_attention(
@@ -44,7 +64,7 @@ def slot_attention(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     *,
-    attention_step: StepAttention,
+    calls: LayerCalls,
     scaling: float | None = None,
     **features: Any,
 ) -> tuple[torch.Tensor, None]:
@@ -56,9 +76,8 @@ def slot_attention(
     layer = module.layer_idx
     assert isinstance(layer, int)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    output = attention_step.attend(
-        layer, query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1), scale
-    )
+    calls.writer.write(layer, key[0].transpose(0, 1), value[0].transpose(0, 1))
+    output = calls.attention.attend(layer, query[0].transpose(0, 1), scale)
     return output.unsqueeze(0), None
 
 

@@ -11,18 +11,19 @@ import itertools
 import torch
 
 from chatserve.model.batch import Batch
-from chatserve.model.kv_rows import KVRows, RowWriter
+from chatserve.model.kv_rows import KVRows
 
 
 class FlashKernel:
     """kv: the arena [slots, rows, layers, 2, kv_heads, head_dim], a slot's stride a whole number of row strides."""
 
     def __init__(self, kv: torch.Tensor) -> None:
-        self._rows = KVRows(kv)
+        rows = KVRows(kv)
+        self._device = kv.device
         self._rows_between_slots, rest = divmod(kv.stride(0), kv.stride(1))
         assert rest == 0, "a slot must begin a whole number of rows after the one before"
-        self._keys = [self._flat(keys) for keys in self._rows.keys]
-        self._values = [self._flat(values) for values in self._rows.values]
+        self._keys = [self._flat(keys) for keys in rows.keys]
+        self._values = [self._flat(values) for values in rows.values]
 
     @staticmethod
     def supports(kv: torch.Tensor) -> bool:
@@ -33,7 +34,7 @@ class FlashKernel:
         return kv.device.type == "cuda" and half and head_dim % 8 == 0 and head_dim <= 256 and aligned
 
     def step(self, batch: Batch) -> FlashStep:
-        return FlashStep(self._rows, self._keys, self._values, self._rows_between_slots, batch)
+        return FlashStep(self._keys, self._values, self._rows_between_slots, batch, self._device)
 
     def _flat(self, layer: torch.Tensor) -> torch.Tensor:
         """[slots, rows, kv_heads, head_dim] -> [all rows, kv_heads, head_dim] over the same memory."""
@@ -47,16 +48,14 @@ class FlashStep:
 
     def __init__(
         self,
-        rows: KVRows,
         keys: list[torch.Tensor],
         values: list[torch.Tensor],
         rows_between_slots: int,
         batch: Batch,
+        device: torch.device,
     ) -> None:
-        self._writer = RowWriter(rows, batch)
         self._keys = keys
         self._values = values
-        device = rows.arena.device
         lengths = [start + count for start, count in zip(batch.starts, batch.counts, strict=True)]
         firsts = [slot * rows_between_slots for slot in batch.slots]
         # The operator wants one entry more than sequences; with the lengths given apart, the last is not read.
@@ -67,10 +66,7 @@ class FlashStep:
         self._most_new = max(batch.counts)
         self._longest = max(lengths)
 
-    def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
-    ) -> torch.Tensor:
-        self._writer.write(layer, key, value)
+    def attend(self, layer: int, query: torch.Tensor, scale: float) -> torch.Tensor:
         output: torch.Tensor = torch.ops.aten._flash_attention_forward(
             query,
             self._keys[layer],

@@ -14,7 +14,6 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from chatserve.model.attention_split import SPLIT_FROM, SplitDecodes
 from chatserve.model.batch import Batch
-from chatserve.model.kv_rows import KVRows, RowWriter
 
 QUERY_BLOCK = 512
 """Query rows attended at once; bounds the mask to this many rows of the context's length."""
@@ -24,10 +23,10 @@ class SdpaKernel:
     """See the module. kv: the arena [slots, rows, layers, 2, kv_heads, head_dim]."""
 
     def __init__(self, kv: torch.Tensor) -> None:
-        self._rows = KVRows(kv)
+        self._kv = kv
 
     def step(self, batch: Batch) -> SdpaStep:
-        return SdpaStep(self._rows, batch)
+        return SdpaStep(self._kv, batch)
 
 
 class Part(Protocol):
@@ -41,25 +40,21 @@ class Part(Protocol):
 class SdpaStep:
     """One step: the parts of its batch, in row order."""
 
-    def __init__(self, rows: KVRows, batch: Batch) -> None:
-        self._writer = RowWriter(rows, batch)
+    def __init__(self, kv: torch.Tensor, batch: Batch) -> None:
         self._parts: list[Part] = []
         firsts = accumulate(batch.counts, initial=0)
         sequences = list(zip(batch.slots, batch.starts, batch.counts, firsts, strict=False))
-        on_cpu = rows.arena.device.type == "cpu"
+        on_cpu = kv.device.type == "cpu"
         for long, run in groupby(sequences, key=lambda each: on_cpu and each[2] == 1 and each[1] >= SPLIT_FROM):
             if long:
                 slots, starts, _, places = zip(*run, strict=True)
                 lengths = [start + 1 for start in starts]
-                self._parts.append(SplitDecodes(rows.arena, slots, lengths, places))
+                self._parts.append(SplitDecodes(kv, slots, lengths, places))
             else:
                 for slot, start, count, first in run:
-                    self._parts += parts_of(rows.arena, slot, start, count, first)
+                    self._parts += parts_of(kv, slot, start, count, first)
 
-    def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
-    ) -> torch.Tensor:
-        self._writer.write(layer, key, value)
+    def attend(self, layer: int, query: torch.Tensor, scale: float) -> torch.Tensor:
         outputs = [part.attend(layer, query, scale) for part in self._parts]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 

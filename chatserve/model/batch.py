@@ -9,6 +9,9 @@ import torch
 
 from chatserve.model.sampling import SamplingParams
 
+COMING = -1
+"""Stands for the id of a token that the step before brings: the newest of its slot, known on the device only."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -16,7 +19,8 @@ class Sample:
 
     sequence: index into the batch's sequences.
     step: tokens this request has generated before: the place in its seed's stream.
-    prompt_ids, output_ids: what the penalties look at (output_ids without the token to be sampled).
+    prompt_ids, output_ids: what the penalties look at; empty where there are none.
+    coming: whether the newest of the generated tokens is COMING, and so not among output_ids.
     """
 
     sequence: int
@@ -24,13 +28,14 @@ class Sample:
     step: int
     prompt_ids: Sequence[int]
     output_ids: Sequence[int]
+    coming: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The rows of one step, sequence after sequence; prompt and decode rows mixed.
 
-    token_ids, positions: int64 [rows], on the CPU.
+    token_ids, positions: int64 [rows], on the CPU; an id may be COMING.
     slots, starts, counts: for each sequence its slot, the rows already in that slot, and the new rows.
     """
 

@@ -10,7 +10,17 @@ _BITS = 40
 
 def uniform(seed: int, step: int) -> float:
     """The `step`-th number of `seed`, in [0, 1). Any integer is a seed; seeds equal modulo 2**64 are the same."""
-    return (_mix(_mix(seed & _MASK) + step * _GOLDEN) >> (64 - _BITS)) * 2.0**-_BITS
+    return (_state(seed, step) >> (64 - _BITS)) * 2.0**-_BITS
+
+
+def key(seed: int, step: int) -> int:
+    """The `step`-th key of `seed`, as int64: for a generator on the device that makes many numbers of one key."""
+    state = _state(seed, step)
+    return state - (1 << 64) if state >> 63 else state
+
+
+def _state(seed: int, step: int) -> int:
+    return _mix(_mix(seed & _MASK) + step * _GOLDEN)
 
 
 def _mix(state: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from chatserve.model.batch import Batch
+from chatserve.model.step import StepRows
 
 
 class KVRows:
@@ -19,16 +19,14 @@ class KVRows:
 class RowWriter:
     """Writes the new rows of one step, of all its sequences at once, into their slots.
 
-    A token's row in its slot is its position. Nothing else of the arena is touched.
+    Nothing else of the arena is touched.
     """
 
-    def __init__(self, rows: KVRows, batch: Batch) -> None:
-        device = rows.arena.device
-        slots = torch.repeat_interleave(torch.tensor(batch.slots), torch.tensor(batch.counts))
-        self._rows = rows
-        self._places = (slots.to(device), batch.positions.to(device))
+    def __init__(self, kv: KVRows, rows: StepRows) -> None:
+        self._kv = kv
+        self._places = (rows.slots, rows.positions)
 
     def write(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
         """key, value: [rows, kv_heads, head_dim]."""
-        self._rows.keys[layer].index_put_(self._places, key)
-        self._rows.values[layer].index_put_(self._places, value)
+        self._kv.keys[layer].index_put_(self._places, key)
+        self._kv.values[layer].index_put_(self._places, value)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Protocol
 
 import torch
 
-from chatserve.model.attention import Kernel
-from chatserve.model.batch import Batch
+from chatserve.model.batch import COMING, Batch
 from chatserve.model.errors import BadLogits
-from chatserve.model.kernels import make_kernel
-from chatserve.model.loader import LoadedModel
 from chatserve.model.sampler import NOT_FINITE, sample
+from chatserve.model.step import Kernel, Network, StepRows
 
 
 class Launched:
@@ -39,6 +38,26 @@ class Launched:
         self._future.add_done_callback(lambda _: callback())
 
 
+class Runner(Protocol):
+    """What the engine launches steps on. Steps end in the order in which they were launched."""
+
+    def launch(self, batch: Batch) -> Launched:
+        """Queue one step and return at once.
+
+        The rows that it reads and writes are mapped before it is launched and stay so until it is done. An id that is
+        COMING is the token that an earlier step, launched already, samples for the same slot.
+        """
+        ...
+
+    def trim(self) -> None:
+        """Give memory back that steps have left for later ones."""
+        ...
+
+    def close(self) -> None:
+        """Finish what is queued, then end the thread. Twice is harmless."""
+        ...
+
+
 def model_thread() -> ThreadPoolExecutor:
     """The one thread that computes.
 
@@ -48,54 +67,65 @@ def model_thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="model")
 
 
-class Runner:
-    """kv: the arena [slots, rows, layers, 2, kv_heads, head_dim], any strides in the first two dimensions.
+class HostRunner:
+    """Computes where it is called: a step is done when its thread is.
 
-    worker: one thread, in which the model was best loaded too; the runner's own from now on (see `model_thread`).
-    The rows that a batch reads and writes are mapped before it is launched and stay so until it is done.
+    slots: of the arena.  worker: one thread, in which the model was best loaded too; the runner's own from now on.
     """
 
-    def __init__(self, model: LoadedModel, kv: torch.Tensor, worker: ThreadPoolExecutor | None = None) -> None:
-        spec = model.spec
-        assert kv.shape[2:] == (spec.layers, 2, spec.kv_heads, spec.head_dim), f"no arena for {spec.name}: {kv.shape}"
-        assert kv.dtype == model.module.dtype
-        assert kv.device == model.device
-        self._model = model
-        self._kernel = make_kernel(kv)
-        self._worker = worker or model_thread()
+    def __init__(self, network: Network, kernel: Kernel, *, slots: int, worker: ThreadPoolExecutor) -> None:
+        self._network = network
+        self._kernel = kernel
+        self._newest = torch.zeros(slots, dtype=torch.int64)
+        self._worker = worker
 
     def launch(self, batch: Batch) -> Launched:
-        """Queue one step and return at once."""
+        """See `Runner`."""
         return Launched(self._worker.submit(self._step, batch))
 
+    def trim(self) -> None:
+        """See `Runner`. The host's allocator gives back by itself."""
+
     def close(self) -> None:
-        """Finish what is queued, then end the thread. Twice is harmless."""
+        """See `Runner`."""
         self._worker.shutdown(wait=True)
 
     def _step(self, batch: Batch) -> list[int]:
-        if self._model.device.type == "cuda":
-            torch.cuda.set_device(self._model.device)
         with torch.inference_mode():
-            tokens = sample(step_logits(self._model, self._kernel, batch), batch.samples).tolist()
-        if self._model.device.type == "cuda":
-            torch.cuda.current_stream().synchronize()  # a step without samples has copied nothing back
-        bad = [row for row, token in enumerate(tokens) if token == NOT_FINITE]
-        if bad:
-            raise BadLogits(bad, tokens)
-        return tokens
+            logits = step_logits(self._network, self._kernel, batch, self._newest)
+            slots = sampled_slots(batch)
+            tokens = sample(logits.float(), batch.samples, self._newest[slots])
+            self._newest[slots] = tokens.clamp(min=0)
+        return checked(tokens.tolist())
 
 
-def step_logits(model: LoadedModel, kernel: Kernel, batch: Batch) -> torch.Tensor:
-    """Compute all rows of a step, write their K and V; logits [samples, vocab] float32, for the sampled rows only."""
-    device = model.device
+def step_logits(network: Network, kernel: Kernel, batch: Batch, newest: torch.Tensor) -> torch.Tensor:
+    """Compute all rows of a step, write their K and V; logits [samples, vocab], for the sampled rows only.
+
+    newest: int64 [slots], on the model's device: the token that is COMING in each slot.
+    """
     ends = list(itertools.accumulate(batch.counts))
     sampled = torch.tensor([ends[each.sequence] - 1 for each in batch.samples], dtype=torch.int64)
-    output = model.module(
-        input_ids=batch.token_ids.to(device).unsqueeze(0),
-        position_ids=batch.positions.to(device).unsqueeze(0),
-        use_cache=False,
-        logits_to_keep=sampled.to(device),
-        attention_step=kernel.step(batch),
-    )
-    logits: torch.Tensor = output.logits[0]
-    return logits.float()
+    rows = step_rows(batch, newest)
+    return network.logits(rows, kernel.step(batch), sampled.to(newest.device))
+
+
+def step_rows(batch: Batch, newest: torch.Tensor) -> StepRows:
+    """The rows of a batch on the device of `newest`, every id known."""
+    device = newest.device
+    slots = torch.repeat_interleave(torch.tensor(batch.slots), torch.tensor(batch.counts)).to(device)
+    ids = batch.token_ids.to(device)
+    return StepRows(torch.where(ids == COMING, newest[slots], ids), batch.positions.to(device), slots)
+
+
+def sampled_slots(batch: Batch) -> torch.Tensor:
+    """int64 [samples]: the slot of each."""
+    return torch.tensor([batch.slots[each.sequence] for each in batch.samples], dtype=torch.int64)
+
+
+def checked(tokens: Sequence[int]) -> list[int]:
+    """The tokens of a step. Raises BadLogits where there is none for a row."""
+    bad = [row for row, token in enumerate(tokens) if token == NOT_FINITE]
+    if bad:
+        raise BadLogits(bad, list(tokens))
+    return list(tokens)

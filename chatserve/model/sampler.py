@@ -9,7 +9,7 @@ import torch
 from chatserve.model.batch import Sample
 from chatserve.model.draws import uniform
 from chatserve.model.filters import filtered, has_filters
-from chatserve.model.penalties import penalized
+from chatserve.model.penalties import has_penalties, penalized
 from chatserve.model.sampling import SamplingParams
 
 COLDEST = 1e-5
@@ -19,18 +19,24 @@ NOT_FINITE = -1
 """Stands for the token of a row whose best logit is no finite number."""
 
 
-def sample(logits: torch.Tensor, samples: Sequence[Sample]) -> torch.Tensor:
+def sample(logits: torch.Tensor, samples: Sequence[Sample], newest: torch.Tensor) -> torch.Tensor:
     """logits [n, vocab] float32, a row per sample. Returns int64 [n]; NOT_FINITE where a row's logits are broken.
 
+    newest: int64 [n], the newest token of each row where the sample says that it is coming.
     Greedy rows take the true argmax, and cost no more than that.
     """
-    logits = penalized(logits, samples)
+    logits = penalized(logits, samples, newest)
     best, chosen = logits.max(dim=-1)
     drawn = [row for row, each in enumerate(samples) if not is_greedy(each.params)]
     if drawn:
         rows = torch.tensor(drawn, device=logits.device)
         chosen[rows] = draw(logits[rows], best[rows], [samples[row] for row in drawn])
     return chosen.masked_fill(~best.isfinite(), NOT_FINITE)
+
+
+def is_plain(params: SamplingParams) -> bool:
+    """Whether its tokens come of logits and temperature alone."""
+    return not has_penalties(params) and (is_greedy(params) or not has_filters(params))
 
 
 def is_greedy(params: SamplingParams) -> bool:

@@ -9,12 +9,12 @@ import pytest
 from tests.engine.lab import Lab, Oracle
 
 
-@pytest.fixture
-def make_lab() -> Iterator[Callable[..., Lab]]:
+@pytest.fixture(params=[1, 2], ids=["a step at a time", "a step ahead"])
+def make_lab(request: pytest.FixtureRequest) -> Iterator[Callable[..., Lab]]:
     labs: list[Lab] = []
 
     def make(**settings: object) -> Lab:
-        labs.append(Lab(**settings))
+        labs.append(Lab(**{"depth": request.param, **settings}))
         return labs[-1]
 
     yield make

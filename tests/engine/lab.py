@@ -14,8 +14,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from chatserve.engine.build import build_engine
 from chatserve.engine.messages import Delta, EngineStats, Generate
 from chatserve.engine.settings import EngineSettings
-from chatserve.model.loader import wrap
+from chatserve.model.decoder_shape import DecoderShape, decoder_shape
+from chatserve.model.loader import Known, LoadedModel, fused_model, wrap_known
 from chatserve.model.sampling import SamplingDefaults, SamplingParams
+from chatserve.model.tensor_sources import StateDict
 
 CHUNK = 64
 CHUNK_BYTES = {"cpu": CHUNK * 2 * 2 * 2 * 8 * 4, "cuda": 2 << 20}
@@ -45,6 +47,14 @@ def tiny_model() -> LlamaForCausalLM:
         tie_word_embeddings=False,
     )
     return LlamaForCausalLM(config).eval()
+
+
+def fuse_tiny(module: LlamaForCausalLM, known: Known) -> LoadedModel:
+    """The same weights under the fused decoder, in float32."""
+    shape = decoder_shape(module.config, known.max_len)
+    assert isinstance(shape, DecoderShape)
+    tensors = StateDict("tiny", module.state_dict())
+    return fused_model(module.config, shape, tensors, known, dtype=torch.float32, device=module.device)
 
 
 class Oracle:
@@ -96,7 +106,7 @@ class Answer:
 
 
 class Lab:
-    """kv_chunks: chunks of memory there are."""
+    """kv_chunks: chunks of memory there are.  fused: by the fused decoder, on a GPU in captured steps."""
 
     def __init__(
         self,
@@ -106,9 +116,12 @@ class Lab:
         step_tokens: int = 256,
         end_ids: Sequence[int] = (),
         device: str = "cpu",
+        depth: int = 2,
+        fused: bool = False,
     ) -> None:
         module = tiny_model().to(device)
-        model = wrap(module, name="tiny", end_ids=end_ids, defaults=SamplingDefaults(), max_len=2048)
+        known = Known(name="tiny", end_ids=tuple(end_ids), defaults=SamplingDefaults(), max_len=2048)
+        model = fuse_tiny(module, known) if fused else wrap_known(module, known)
         self.model = model
         self._woken = threading.Event()
         settings = EngineSettings(
@@ -118,6 +131,7 @@ class Lab:
             step_tokens=step_tokens,
             kv_bytes=kv_chunks * CHUNK_BYTES[device],
             chunk_tokens=CHUNK,
+            depth=depth,
         )
         self.engine, self.limits = build_engine(model, settings, self._woken.set)
         self.answers: dict[str, Answer] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -12,9 +13,14 @@ pytestmark = pytest.mark.gpu
 P = CHUNK
 
 
+@pytest.fixture(params=[False, True], ids=["transformers", "fused, captured"])
+def make_lab(make_lab: Callable[..., Lab], request: pytest.FixtureRequest) -> Callable[..., Lab]:
+    return partial(make_lab, device="cuda", fused=request.param)
+
+
 @pytest.fixture
 def lab(make_lab: Callable[..., Lab]) -> Lab:
-    return make_lab(device="cuda")
+    return make_lab()
 
 
 def test_a_conversation_takes_its_slot_over_turn_by_turn(lab: Lab, oracle: Oracle) -> None:
@@ -44,7 +50,7 @@ def test_branches_inside_a_chunk(lab: Lab, oracle: Oracle) -> None:
 
 def test_requests_that_lack_memory(make_lab: Callable[..., Lab], oracle: Oracle) -> None:
     """A09: preempted, recorded, evicted, resumed."""
-    lab = make_lab(device="cuda", kv_chunks=8)
+    lab = make_lab(kv_chunks=8)
     for name in "abcd":
         lab.ask(name, ids(3, ord(name)), max_tokens=3 * P)
     lab.run()
@@ -71,3 +77,34 @@ def test_a_flush_gives_the_device_its_memory_back(lab: Lab) -> None:
     assert lab.stats().physical_bytes > 0
     lab.engine.flush().result(10)
     assert lab.stats().physical_bytes == 0
+
+
+def test_a_token_sampled_ahead_of_the_end_is_never_seen(make_lab: Callable[..., Lab], oracle: Oracle) -> None:
+    """A step is in the air when an end token is read: what it brings is dropped, the rest is found by the next turn."""
+    prompt = ids(30)
+    whole = make_lab().answer("whole", prompt, max_tokens=40).tokens
+    end = next(token for token in whole[5:] if whole.index(token) >= 5)
+    lab = make_lab(end_ids=[end])
+    answer = lab.answer("cut", prompt, max_tokens=40)
+    assert (answer.tokens, answer.finish) == (whole[: whole.index(end)], "stop")
+    history = prompt + answer.tokens
+    following = lab.answer("next", [*history, 3, 4, 5], max_tokens=10)
+    assert following.cached >= len(history) - 1
+    assert oracle.agrees([*history, 3, 4, 5], following.tokens)
+
+
+def test_penalties_and_filters_in_company(lab: Lab) -> None:
+    """What the captured draw does not know is chosen after it, from the same logits."""
+    kinds = {
+        "greedy": {},
+        "penalty": {"presence_penalty": 1.5, "repetition_penalty": 1.2},
+        "top k": {"temperature": 0.8, "top_k": 5, "seed": 3},
+        "top p": {"temperature": 0.8, "top_p": 0.7, "seed": 4},
+        "plain": {"temperature": 0.8, "seed": 5},
+    }
+    alone = {name: lab.answer(name, ids(20), max_tokens=30, reuse=False, **kind).tokens for name, kind in kinds.items()}
+    for name, kind in kinds.items():
+        lab.ask(f"{name} again", ids(20), max_tokens=30, reuse=False, **kind)
+    lab.run()
+    for name, tokens in alone.items():
+        assert lab.answers[f"{name} again"].tokens == tokens

@@ -112,7 +112,7 @@ def test_first_come_first_served_within_a_priority(make_lab: Callable[..., Lab])
 def test_memory_is_taken_from_the_lowest_priority_then_the_latest(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab(kv_chunks=6)
     for name, priority in (("first", 0), ("second", 0), ("low", 3)):
-        lab.ask(name, ids(2 * P - 2, ord(name[0])), max_tokens=P, priority=priority)
+        lab.ask(name, ids(2 * P - 20, ord(name[0])), max_tokens=P, priority=priority)
     lab.run()
     started = {name: answer.deltas for name, answer in lab.answers.items()}
     assert all(answer.finish == "length" for answer in lab.answers.values())
@@ -222,7 +222,7 @@ def test_the_counts_are_those_of_what_was_run(lab: Lab) -> None:
 def test_numbers_that_go_wrong_fail_their_request_and_are_never_shared(lab: Lab) -> None:
     """A15, A41: not even with the same conversation, once the model is well again."""
     before = lab.answer("before", ids(P), max_tokens=2)
-    weight = lab.model.module.get_output_embeddings().weight
+    weight = lab.model.weights.module.get_output_embeddings().weight
     healthy = weight.detach().clone()
     weight.data.fill_(float("nan"))
     answer = lab.answer("ill", ids(2 * P, 3), max_tokens=4)

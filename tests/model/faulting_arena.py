@@ -7,8 +7,7 @@ import mmap
 
 import torch
 
-from chatserve.model.runner import Runner
-from tests.model.tiny import make_batch, make_tiny, tiny_config
+from tests.model.tiny import make_batch, make_runner, make_tiny, tiny_config
 
 SLOTS, ROWS = 3, 1100
 PAGE = mmap.PAGESIZE
@@ -30,7 +29,7 @@ def main() -> None:
         assert protect(flat.data_ptr() + (slot * ROWS + first) * PAGE, (last - first) * PAGE, prot) == 0
 
     allow(0, 0, SLOTS * ROWS, 0)
-    runner = Runner(tiny.model, arena)
+    runner = make_runner(tiny.model, arena)
     lengths = dict.fromkeys(range(SLOTS), 0)
     for step in ({1: 700}, {1: 1, 0: 30}, {1: 17, 0: 1, 2: 5}, {2: 1, 1: 1, 0: 1}, {1: 300, 0: 2}):
         parts = []

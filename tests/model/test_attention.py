@@ -9,9 +9,7 @@ from pathlib import Path
 
 import torch
 
-from chatserve.model.kernels import make_kernel
-from chatserve.model.runner import step_logits
-from tests.model.tiny import make_batch, make_tiny, tiny_config
+from tests.model.tiny import logits_of, make_batch, make_tiny, tiny_config
 
 CLOSE = 1e-4
 
@@ -21,8 +19,7 @@ def tokens(count: int, seed: int) -> list[int]:
 
 
 def run(tiny, arena, batch):
-    with torch.inference_mode():
-        return step_logits(tiny.model, make_kernel(arena), batch)
+    return logits_of(tiny.model, arena, batch)
 
 
 def assert_close(logits, expected):

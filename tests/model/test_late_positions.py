@@ -7,10 +7,8 @@ import random
 
 import torch
 
-from chatserve.model.kernels import make_kernel
 from chatserve.model.loader import LoadedModel
-from chatserve.model.runner import step_logits
-from tests.model.tiny import make_batch, make_tiny, poisoned_arena, tiny_config
+from tests.model.tiny import logits_of, make_batch, make_tiny, poisoned_arena, tiny_config
 
 LENGTHS = (128, 300, 4_000, 16_000)
 CHUNK = 2_000
@@ -19,11 +17,9 @@ CHUNK = 2_000
 def last_logits(model: LoadedModel, text: list[int]) -> torch.Tensor:
     """A cached prefix, then the tail in uneven chunks."""
     arena = poisoned_arena(model, 1, len(text))
-    kernel = make_kernel(arena)
     cuts = [*range(0, len(text) - 37, CHUNK), len(text) - 37, len(text) - 9, len(text)]
-    with torch.inference_mode():
-        for start, end in itertools.pairwise(cuts):
-            logits = step_logits(model, kernel, make_batch([(0, start, text[start:end])]))
+    for start, end in itertools.pairwise(cuts):
+        logits = logits_of(model, arena, make_batch([(0, start, text[start:end])]))
     return logits[0]
 
 
@@ -32,7 +28,7 @@ def test_the_error_of_bfloat16_does_not_grow_with_the_length():
     config = tiny_config("llama", max_position_embeddings=16_384, num_hidden_layers=1, initializer_range=0.4)
     exact = make_tiny(config, max_len=16_384).model
     rough = make_tiny(config, max_len=16_384, dtype=torch.bfloat16).model
-    rough.module.load_state_dict(exact.module.state_dict())
+    rough.weights.module.load_state_dict(exact.weights.module.state_dict())
     text = random.Random(1).choices(range(3, 97), k=max(LENGTHS))
     for length in LENGTHS:
         expected = last_logits(exact, text[:length])

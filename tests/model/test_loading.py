@@ -11,11 +11,9 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedConfig
 
 from chatserve.model.errors import IncompleteModel, ModelNotFound, UnsupportedModel
-from chatserve.model.kernels import make_kernel
 from chatserve.model.loader import LoadedModel, load_model
-from chatserve.model.runner import step_logits
 from chatserve.model.sampling import SamplingDefaults
-from tests.model.tiny import make_batch, poisoned_arena, tiny_config, tiny_module
+from tests.model.tiny import logits_of, make_batch, poisoned_arena, tiny_config, tiny_module
 
 TEXT = list(range(5, 30))
 
@@ -30,9 +28,7 @@ def load(folder: Path, max_len: int | None = None) -> LoadedModel:
 
 
 def logits(model: LoadedModel) -> torch.Tensor:
-    with torch.inference_mode():
-        arena = poisoned_arena(model, 1, len(TEXT))
-        return step_logits(model, make_kernel(arena), make_batch([(0, 0, TEXT)]))
+    return logits_of(model, poisoned_arena(model, 1, len(TEXT)), make_batch([(0, 0, TEXT)]))
 
 
 def edit_tensors(folder: Path, *, without: str = "", copy: tuple[str, str] | None = None) -> None:
@@ -68,7 +64,7 @@ def test_tied_embeddings_make_the_output_layer(tmp_path, extra):
     folder = save(tmp_path, tiny_config("llama", tie_word_embeddings=True))
     if extra:
         edit_tensors(folder, copy=("model.embed_tokens.weight", "lm_head.weight"))
-    module = load(folder).module
+    module = load(folder).weights.module
     assert torch.equal(module.get_output_embeddings().weight, module.get_input_embeddings().weight)
 
 
@@ -136,8 +132,8 @@ def test_a_dtype_is_taken_and_rotary_tables_stay_in_float32(tmp_path):
     folder = save(tmp_path, tiny_config("llama"))
     model = load_model(str(folder), dtype="bfloat16", device="cpu", max_len=None)
     assert model.spec.dtype == "bfloat16"
-    assert model.module.dtype == torch.bfloat16
-    tables = [buffer for name, buffer in model.module.named_buffers() if name.endswith("inv_freq")]
+    assert model.weights.module.dtype == torch.bfloat16
+    tables = [buffer for name, buffer in model.weights.module.named_buffers() if name.endswith("inv_freq")]
     assert {table.dtype for table in tables} == {torch.float32}
     with pytest.raises(UnsupportedModel, match="'int4'"):
         load_model(str(folder), dtype="int4", device="cpu", max_len=None)
@@ -193,12 +189,10 @@ def test_a_known_prompt_gives_a_known_first_token(demo_folder):
     question = "1780 314 260 3575 282 4649 47 2 198 1 520 9531 198"
     tokens = [int(token) for token in f"{prompt} {question}".split()]
     arena = poisoned_arena(model, 1, len(tokens) + 8)
-    kernel = make_kernel(arena)
     answer: list[int] = []
     new, start = tokens, 0
     while 2 not in answer:
-        with torch.inference_mode():
-            chosen = int(step_logits(model, kernel, make_batch([(0, start, new)])).argmax())
+        chosen = int(logits_of(model, arena, make_batch([(0, start, new)])).argmax())
         answer.append(chosen)
         start += len(new)
         new = [chosen]

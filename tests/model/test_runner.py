@@ -9,16 +9,15 @@ import torch
 
 from chatserve.model.batch import Sample
 from chatserve.model.errors import BadLogits
-from chatserve.model.runner import Runner
 from chatserve.model.sampling import SamplingParams
-from tests.model.tiny import Tiny, make_batch, make_tiny, tiny_config
+from tests.model.tiny import Tiny, make_batch, make_runner, make_tiny, tiny_config
 
 PROMPT = [5, 6, 7, 8, 9, 10, 11]
 
 
 @pytest.fixture
 def runner(llama: Tiny):
-    runner = Runner(llama.model, llama.arena(4, 64))
+    runner = make_runner(llama.model, llama.arena(4, 64))
     yield runner
     runner.close()
 
@@ -73,7 +72,7 @@ def test_broken_logits_fail_their_own_row_only():
     """A15: the error names the row and brings the neighbours' tokens."""
     tiny = make_tiny(tiny_config("llama"))
     arena = tiny.arena(2, 32)
-    runner = Runner(tiny.model, arena)
+    runner = make_runner(tiny.model, arena)
     runner.launch(make_batch([(0, 0, PROMPT), (1, 0, PROMPT)])).tokens()
     arena[1, 2] = float("nan")
     launched = runner.launch(make_batch([(0, 7, [12]), (1, 7, [12])]))
@@ -102,7 +101,7 @@ def test_a_seed_gives_the_same_tokens_alone_and_among_others(runner):
 
 
 def test_closing_finishes_what_was_launched(llama):
-    runner = Runner(llama.model, llama.arena(1, 16))
+    runner = make_runner(llama.model, llama.arena(1, 16))
     launched = runner.launch(make_batch([(0, 0, PROMPT)]))
     runner.close()
     runner.close()

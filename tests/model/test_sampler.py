@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 
@@ -18,11 +19,11 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from chatserve.model import penalties, sampler
 from chatserve.model.batch import Sample
 from chatserve.model.draws import uniform
 from chatserve.model.filters import filtered
-from chatserve.model.penalties import penalized
-from chatserve.model.sampler import NOT_FINITE, sample
+from chatserve.model.sampler import NOT_FINITE
 from chatserve.model.sampling import SamplingParams
 
 VOCAB = 3000
@@ -38,6 +39,14 @@ def row(*, step: int = 0, prompt: tuple[int, ...] = (), output: tuple[int, ...] 
 
 def logits_of(seed: int, rows: int = 1, vocab: int = VOCAB, spread: float = 3.0) -> torch.Tensor:
     return torch.randn(rows, vocab, generator=torch.Generator().manual_seed(seed)) * spread
+
+
+def sample(logits: torch.Tensor, samples: list[Sample], coming: int = 0) -> torch.Tensor:
+    return sampler.sample(logits, samples, torch.full((len(samples),), coming))
+
+
+def penalized(logits: torch.Tensor, samples: list[Sample], coming: int = 0) -> torch.Tensor:
+    return penalties.penalized(logits, samples, torch.full((len(samples),), coming))
 
 
 def draws(logits: torch.Tensor, count: int, **changes: float) -> Counter[int]:
@@ -167,6 +176,16 @@ def test_presence_and_frequency_see_the_output_only():
     expected[0, 7] -= 0.5 + 3 * 0.25
     expected[0, 2999] -= 0.5 + 0.25
     torch.testing.assert_close(changed, expected)
+
+
+@pytest.mark.parametrize("coming", [7, 2999, 11])
+def test_a_token_that_is_still_coming_counts_as_generated(coming: int):
+    """A step launched ahead penalizes what the step before it brings, seen before or not."""
+    logits = logits_of(5)
+    penalty = {"repetition_penalty": 1.3, "presence_penalty": 0.5, "frequency_penalty": 0.25, "prompt": (1, 2)}
+    known = penalized(logits, [row(output=(7, 7, 2999, coming), **penalty)])
+    ahead = dataclasses.replace(row(output=(7, 7, 2999), **penalty), coming=True)
+    assert torch.equal(penalized(logits, [ahead], coming), known)
 
 
 def test_penalties_change_neither_neighbours_nor_the_given_logits():

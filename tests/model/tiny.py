@@ -11,7 +11,9 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from chatserve.model.batch import Batch, Sample
+from chatserve.model.kernels import make_kernel
 from chatserve.model.loader import LoadedModel, wrap
+from chatserve.model.runner import HostRunner, model_thread, step_logits
 from chatserve.model.sampling import SamplingDefaults, SamplingParams
 
 SMALL = {
@@ -93,9 +95,21 @@ def poisoned_arena(model: LoadedModel, slots: int, rows: int) -> torch.Tensor:
     shape = (spec.layers, 2, spec.kv_heads, spec.head_dim)
     row = torch.Size(shape).numel() + 24
     slot = row * (rows + 3)
-    memory = torch.full((slots * slot,), float("nan"), dtype=model.module.dtype, device=model.device)
+    memory = torch.full((slots * slot,), float("nan"), dtype=getattr(torch, spec.dtype), device=model.device)
     inner = torch.empty(shape, device="meta").stride()
     return memory.as_strided((slots, rows, *shape), (slot, row, *inner))
+
+
+def logits_of(model: LoadedModel, arena: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """One step's logits [samples, vocab] in float32."""
+    newest = torch.zeros(len(arena), dtype=torch.int64, device=arena.device)
+    with torch.inference_mode():
+        return step_logits(model.weights.over(arena), make_kernel(arena), batch, newest).float()
+
+
+def make_runner(model: LoadedModel, arena: torch.Tensor) -> HostRunner:
+    """A runner over an arena, with a thread of its own."""
+    return HostRunner(model.weights.over(arena), make_kernel(arena), slots=len(arena), worker=model_thread())
 
 
 def make_batch(

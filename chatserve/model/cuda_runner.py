@@ -1,0 +1,134 @@
+"""Runs steps on a CUDA device: queued without waiting, read one after the other as they end.
+
+One thread queues: a decode step as a captured graph, any other launch by launch. Tokens stay on the device for the
+step after and are copied to pinned memory; a second thread waits for each step's event and hands its tokens out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import torch
+
+from chatserve.model.batch import Batch, Sample
+from chatserve.model.device_inputs import device_inputs, to_device
+from chatserve.model.draw_triton import DrawWorkspace
+from chatserve.model.errors import BadLogits
+from chatserve.model.fused import FusedWeights
+from chatserve.model.graphs import DecodeGraphs, Outcome, draw, ladder
+from chatserve.model.kernels import choose_kernels
+from chatserve.model.loader import LoadedModel
+from chatserve.model.runner import Launched, checked
+from chatserve.model.sampler import is_plain, sample
+from chatserve.model.step import Kernel, Network
+
+
+class CudaRunner:
+    """newest: int64 [slots], on the device.  graphs: None where the network cannot be captured.
+
+    worker: one thread; the runner's own from now on.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        kernel: Kernel,
+        graphs: DecodeGraphs | None,
+        workspace: DrawWorkspace,
+        *,
+        newest: torch.Tensor,
+        worker: ThreadPoolExecutor,
+    ) -> None:
+        self._network = network
+        self._kernel = kernel
+        self._graphs = graphs
+        self._workspace = workspace
+        self._newest = newest
+        self._worker = worker
+        self._ends = ThreadPoolExecutor(1, thread_name_prefix="step-ends")
+
+    def launch(self, batch: Batch) -> Launched:
+        """See `Runner`."""
+        future: Future[list[int]] = Future()
+        self._worker.submit(self._queue, batch, future)
+        return Launched(future)
+
+    def trim(self) -> None:
+        """See `Runner`."""
+        self._worker.submit(torch.cuda.empty_cache)
+
+    def close(self) -> None:
+        """See `Runner`."""
+        self._worker.shutdown(wait=True)
+        self._ends.shutdown(wait=True)
+
+    def _queue(self, batch: Batch, future: Future[list[int]]) -> None:
+        try:
+            with torch.inference_mode(), torch.cuda.device(self._newest.device):
+                tokens = self._step(batch)
+                read = torch.empty(len(tokens), dtype=torch.int64, pin_memory=True)
+                read.copy_(tokens, non_blocking=True)
+                ended = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+                ended.record()
+        except BaseException as error:
+            future.set_exception(error)
+            raise
+        self._ends.submit(hand_out, future, read, ended)
+
+    def _step(self, batch: Batch) -> torch.Tensor:
+        """The token of each sample, on the device."""
+        if self._graphs is not None and self._graphs.fits(batch):
+            return self._choose_others(self._graphs.replay(batch), batch.samples)
+        inputs = device_inputs(batch, self._newest)
+        logits = self._network.logits(inputs.rows, self._kernel.step(batch), inputs.sampled)
+        if not batch.samples:
+            return inputs.sampled
+        tokens = draw(logits, inputs.drawing, self._newest, self._workspace)
+        ids = inputs.rows.ids[inputs.sampled]
+        return self._choose_others(Outcome(ids, inputs.drawing.slots, logits, tokens), batch.samples)
+
+    def _choose_others(self, outcome: Outcome, samples: Sequence[Sample]) -> torch.Tensor:
+        """Choose again where more than the temperature has a say; the tokens of all samples."""
+        others = [row for row, each in enumerate(samples) if not is_plain(each.params)]
+        if others:
+            rows = to_device(np.array(others, dtype=np.int64), self._newest.device)
+            chosen = sample(outcome.logits[rows].float(), [samples[row] for row in others], outcome.ids[rows])
+            outcome.tokens[rows] = chosen
+            self._newest[outcome.slots[rows]] = chosen.clamp(min=0)
+        return outcome.tokens[: len(samples)]
+
+
+def hand_out(future: Future[list[int]], tokens: torch.Tensor, ended: torch.cuda.Event) -> None:
+    """Once the step has ended: its tokens, or what became of it."""
+    try:
+        ended.synchronize()
+        future.set_result(checked(tokens.tolist()))
+    except (BadLogits, RuntimeError) as error:  # RuntimeError: the device's
+        future.set_exception(error)
+
+
+def open_runner(
+    model: LoadedModel,
+    kv: torch.Tensor,
+    worker: ThreadPoolExecutor,
+    *,
+    chunk_tokens: int,
+    most_rows: int,
+    scratch: int,
+    progress: Callable[[int, int], None],
+) -> CudaRunner:
+    """See `runners.cuda_runner`; called in the thread that will compute."""
+    torch.cuda.set_device(model.device)
+    spec = model.spec
+    kernels = choose_kernels(kv, heads=spec.heads, chunk_tokens=chunk_tokens, most_rows=most_rows)
+    with torch.inference_mode():
+        network = model.weights.over(kv)
+        newest = torch.zeros(len(kv), dtype=torch.int64, device=model.device)
+        workspace = DrawWorkspace.of(most_rows, spec.vocab_size, model.device)
+        graphs = None
+        if kernels.decode is not None and isinstance(model.weights, FusedWeights):
+            graphs = DecodeGraphs(network, kernels.decode, workspace, newest=newest, scratch=scratch)
+            graphs.capture(ladder(most_rows), progress)
+    return CudaRunner(network, kernels.step, graphs, workspace, newest=newest, worker=worker)
