@@ -80,7 +80,7 @@ class Fa3Kernel:
         self._processors = torch.cuda.get_device_properties(kv.device).multi_processor_count
 
     @staticmethod
-    def supports(kv: torch.Tensor, chunk_tokens: int) -> str | None:
+    def refuses(kv: torch.Tensor, chunk_tokens: int) -> str | None:
         """Why it cannot read such an arena, mapped `chunk_tokens` rows at a time; None if it can."""
         if kv.device.type != "cuda" or torch.cuda.get_device_capability(kv.device)[0] != 9:
             return "FlashAttention-3 needs a Hopper GPU"

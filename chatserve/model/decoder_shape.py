@@ -93,7 +93,7 @@ def why_not(config: PreTrainedConfig, max_len: int) -> str | None:
         return "its weights are quantized (quantization_config)"
     if config.hidden_act != "silu":
         return f"its activation is {config.hidden_act!r}, not 'silu'"
-    for kind in sorted(layer_kinds(config)):
+    for kind in sorted(kinds_of_layers(config)):
         window = getattr(config, WINDOWS[kind], None) if kind in WINDOWS else None
         if kind != FULL and (window is None or window < max_len):
             return f"layers of type {kind!r} (window {window}) in sequences of up to {max_len} tokens"
@@ -102,3 +102,10 @@ def why_not(config: PreTrainedConfig, max_len: int) -> str | None:
         if part not in (None, 1, 1.0):
             return f"only a part of each head is rotated (partial_rotary_factor {part})"
     return None
+
+
+def kinds_of_layers(config: PreTrainedConfig) -> set[str]:
+    """As transformers computes them: Mistral's window holds for all layers, whatever types its config lists."""
+    if config.model_type == "mistral" and config.sliding_window is not None:
+        return {"sliding_attention"}
+    return layer_kinds(config)

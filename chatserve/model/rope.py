@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
 
 import torch
 from transformers import PreTrainedConfig
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-from transformers.models.mistral.modeling_mistral import MistralRotaryEmbedding
-from transformers.models.qwen2.modeling_qwen2 import Qwen2RotaryEmbedding
-from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
-ROTARY: dict[str, Any] = {
-    "llama": LlamaRotaryEmbedding,
-    "mistral": MistralRotaryEmbedding,
-    "qwen2": Qwen2RotaryEmbedding,
-    "qwen3": Qwen3RotaryEmbedding,
+ROTARY = {
+    "llama": ("transformers.models.llama.modeling_llama", "LlamaRotaryEmbedding"),
+    "mistral": ("transformers.models.mistral.modeling_mistral", "MistralRotaryEmbedding"),
+    "qwen2": ("transformers.models.qwen2.modeling_qwen2", "Qwen2RotaryEmbedding"),
+    "qwen3": ("transformers.models.qwen3.modeling_qwen3", "Qwen3RotaryEmbedding"),
 }
-"""By model_type. Whatever scaling a config asks for, and its factor on the attention, is inside."""
+"""Module and class by model_type; imported when wanted, because modelling code takes a second to import.
+
+Whatever scaling a config asks for, and its factor on the attention, is inside.
+"""
 
 
 def rope_tables(config: PreTrainedConfig, max_len: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
@@ -25,7 +24,8 @@ def rope_tables(config: PreTrainedConfig, max_len: int, device: torch.device) ->
 
     transformers lays the angles of both halves of a head side by side; they are the same, and one is kept.
     """
-    rotary = ROTARY[config.model_type](config)
+    module, name = ROTARY[config.model_type]
+    rotary = getattr(importlib.import_module(module), name)(config)
     like = torch.empty(0, dtype=torch.float32, device=device)
     positions = torch.arange(max_len, device=device).unsqueeze(0)
     with torch.no_grad():

@@ -111,7 +111,7 @@ class SafetensorsFolder:
             device = next(iter(targets.values())).device
             for file in files:
                 with safe_open(file, framework="pt", device=str(device)) as tensors:
-                    for name in targets.keys() & set(tensors.keys()):
+                    for name in filter(targets.__contains__, tensors.keys()):
                         targets[name].copy_(tensors.get_tensor(name))
                         counter.add(targets[name])
         except SafetensorError as error:

@@ -31,7 +31,7 @@ def test_the_past_is_split_where_the_new_rows_alone_would_leave_the_device_idle(
 
 
 def test_it_says_why_it_cannot_read_an_arena():
-    assert Fa3Kernel.supports(torch.empty(1, 8, 1, 2, 1, 64), TILE) == "FlashAttention-3 needs a Hopper GPU"
+    assert Fa3Kernel.refuses(torch.empty(1, 8, 1, 2, 1, 64), TILE) == "FlashAttention-3 needs a Hopper GPU"
 
 
 def arena(slots: int, rows: int, kv_heads: int, head_dim: int, device: str, dtype: torch.dtype) -> torch.Tensor:
@@ -62,7 +62,7 @@ def test_it_computes_what_float32_computes(name, heads, kv_heads, head_dim):
     generator = torch.Generator("cuda").manual_seed(5)
     kv = arena(6, 4224, kv_heads, head_dim, "cuda", torch.bfloat16)
     exact = arena(6, 4224, kv_heads, head_dim, "cuda", torch.float32)
-    assert Fa3Kernel.supports(kv, TILE) is None
+    assert Fa3Kernel.refuses(kv, TILE) is None
     for slot, start, count in parts:
         mapped = -(-(start + count) // TILE) * TILE
         kv[slot, :mapped] = torch.randn(mapped, *kv.shape[2:], generator=generator, device="cuda")

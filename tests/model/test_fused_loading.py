@@ -155,6 +155,7 @@ def test_random_weights_are_one_model_for_one_seed():
             "partial_rotary_factor 0.5",
         ),
         ("mistral", {"sliding_window": 100}, "'sliding_attention' (window 100)"),
+        ("mistral", {"sliding_window": 100, "layer_types": ["full_attention"] * 3}, "(window 100)"),
         ("qwen3", {"use_sliding_window": True, "sliding_window": 100, "max_window_layers": 1}, "(window 100)"),
     ],
 )
