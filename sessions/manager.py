@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from sessions.digest import DigestChain
 from sessions.gate import Gate
@@ -23,9 +22,9 @@ EXPIRE_BATCH = 64
 
 
 class SessionManager:
-    """The turns of one store.
+    """The turns of one store, which other processes may use too.
 
-    max_waiting: turns that may wait for one session's running turn.
+    max_waiting: turns that may wait here for one session's running turn, wherever that runs.
     clock: seconds since the epoch.
     """
 
@@ -41,7 +40,6 @@ class SessionManager:
         self._digests = digests or DigestChain()
         self._clock = clock
         self._gate = Gate(max_waiting)
-        self._open: Counter[str] = Counter()
 
     @asynccontextmanager
     async def session(self, tenant: str, session: str, messages: Sequence[Message]) -> AsyncIterator[OpenTurn]:
@@ -50,7 +48,7 @@ class SessionManager:
         messages: only the new ones. Waits for the session's earlier turns, in the order of arrival. Raises
         SessionBusy when too many already wait, StoreError, and ValueError for text that is not valid Unicode.
         """
-        async with self._gate.enter((tenant, session)):
+        async with self._gate.enter((tenant, session)), self._alone(tenant, session):
             found = await self._store.session(tenant, session, self._clock())
             conversation = found or self._begin(tenant, session)
             chain = await self._store.chain(conversation.leaf) if conversation.leaf else []
@@ -64,7 +62,7 @@ class SessionManager:
         Raises StoreError, and ValueError for text that is not valid Unicode.
         """
         chain = await self._longest_known(tenant, messages)
-        with self._keep(chain[-1].conversation if chain else None):
+        async with self._keep(chain[-1].conversation if chain else None):
             conversation = await self._still_there(tenant, chain)
             if conversation is None:
                 conversation, chain = self._begin(tenant, None), []
@@ -77,9 +75,11 @@ class SessionManager:
         which turns are saved.
         """
         before = self._clock() - older_than
-        total = 0
-        while deleted := await self._store.expire(before, tuple(self._open), EXPIRE_BATCH):
-            total += deleted
+        total, in_use = 0, set[str]()
+        while idle := await self._store.idle(before, in_use, EXPIRE_BATCH):
+            with self._store.holds.unused(idle) as unused:
+                total += await self._store.expire(before, unused)
+            in_use.update(set(idle) - set(unused))
         return total
 
     async def _longest_known(self, tenant: str, messages: Sequence[Message]) -> list[Turn]:
@@ -103,21 +103,20 @@ class SessionManager:
         conversation = await self._store.use(chain[-1].conversation, self._clock())
         return conversation if conversation is not None and conversation.tenant == tenant else None
 
-    @contextmanager
-    def _keep(self, conversation: str | None) -> Iterator[None]:
+    @asynccontextmanager
+    async def _keep(self, conversation: str | None) -> AsyncIterator[None]:
         """Save a conversation from expiring. It is kept first and noted as used second: of an `expire` that
         ran before the first, the second sees the outcome; one that runs after it passes the conversation by.
         """
         if conversation is None:
             yield
             return
-        self._open[conversation] += 1
-        try:
+        async with self._store.holds.keep(conversation):
             yield
-        finally:
-            self._open[conversation] -= 1
-            if not self._open[conversation]:
-                del self._open[conversation]
+
+    def _alone(self, tenant: str, session: str) -> AbstractAsyncContextManager[None]:
+        """The gate orders the turns of this process; among processes only one may have a session."""
+        return self._store.holds.alone(f"{len(tenant)} {tenant} {session}")
 
     def _begin(self, tenant: str, session: str | None) -> Conversation:
         now = self._clock()

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 
+from sessions.holds import Holds
 from sessions.lane import Lane
 from sessions.rows import (
     CONVERSATION_COLUMNS,
@@ -38,11 +39,12 @@ FIND = """
     WHERE turns.digest = ? AND conversations.tenant = ? ORDER BY turns.number DESC LIMIT 1
 """
 INSERT_TURN = f"INSERT INTO turns ({TURN_COLUMNS}) VALUES ({', '.join('?' * 11)}) ON CONFLICT (id) DO NOTHING"
+IDLE = """
+    SELECT id FROM conversations WHERE session IS NULL AND used < ?
+    AND id NOT IN (SELECT value FROM json_each(?)) ORDER BY used LIMIT ?
+"""
 EXPIRE = """
-    DELETE FROM conversations WHERE id IN (
-        SELECT id FROM conversations WHERE session IS NULL AND used < ?
-        AND id NOT IN (SELECT value FROM json_each(?)) ORDER BY used LIMIT ?
-    )
+    DELETE FROM conversations WHERE session IS NULL AND used < ? AND id IN (SELECT value FROM json_each(?))
 """
 
 
@@ -54,6 +56,13 @@ class SqliteStore:
     def __init__(self, path: Path, busy_timeout: float) -> None:
         self._writer = Lane("sessions-writer", partial(connect_writer, path, busy_timeout))
         self._reader = Lane("sessions-reader", partial(connect_reader, path, busy_timeout))
+        self._locks = path.with_name(f"{path.name}-locks")
+        self._holds: Holds | None = None
+
+    @property
+    def holds(self) -> Holds:
+        assert self._holds is not None, "the store is not open"
+        return self._holds
 
     @classmethod
     async def open(cls, path: str | Path, *, busy_timeout: float = 10.0) -> SqliteStore:
@@ -66,6 +75,7 @@ class SqliteStore:
         try:
             await store._writer.run(_connected)
             await store._reader.run(_connected)
+            store._holds = await store._writer.run(_open_holds, store._locks)
         except BaseException:
             await store.close()
             raise
@@ -90,16 +100,27 @@ class SqliteStore:
     async def advance(self, conversation: Conversation, turn: Turn) -> None:
         await self._writer.run(_advance, conversation, turn)
 
-    async def expire(self, before: float, keep: Collection[str], limit: int) -> int:
-        return await self._writer.run(_expire, before, keep, limit)
+    async def idle(self, before: float, skip: Collection[str], limit: int) -> list[str]:
+        return await self._reader.run(_idle, before, skip, limit)
+
+    async def expire(self, before: float, conversations: Sequence[str]) -> int:
+        return await self._writer.run(_expire, before, conversations)
 
     async def close(self) -> None:
         await self._reader.close()
         await self._writer.close()
+        if self._holds is not None:
+            self._holds.close()
+            self._holds = None
 
 
 def _connected(_: sqlite3.Connection) -> None:
     """The lane connects before its first work."""
+
+
+def _open_holds(_: sqlite3.Connection, path: Path) -> Holds:
+    """After the connection, which makes the folder."""
+    return Holds(path)
 
 
 def _rows(connection: sqlite3.Connection, statement: str, *values: object) -> list[Row]:
@@ -179,6 +200,10 @@ def _insert(connection: sqlite3.Connection, conversation: Conversation, turn: Tu
     return False
 
 
-def _expire(connection: sqlite3.Connection, before: float, keep: Collection[str], limit: int) -> int:
+def _idle(connection: sqlite3.Connection, before: float, skip: Collection[str], limit: int) -> list[str]:
+    return [row[0] for row in _rows(connection, IDLE, before, json.dumps(list(skip)), limit)]
+
+
+def _expire(connection: sqlite3.Connection, before: float, conversations: Sequence[str]) -> int:
     with transaction(connection):
-        return connection.execute(EXPIRE, (before, json.dumps(list(keep)), limit)).rowcount
+        return connection.execute(EXPIRE, (before, json.dumps(list(conversations)))).rowcount

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from sessions.holds import Holds
 from sessions.turns import Conversation, Turn
 
 
@@ -56,7 +57,12 @@ class BadRecord(StoreError):
 class Store(Protocol):
     """Every call is one transaction: it happens whole or not at all, and a call whose caller is cancelled is
     never half done. Every call may raise StoreUnavailable, and every call that reads, BadRecord.
+
+    holds: what is in use, among all processes of this store.
     """
+
+    @property
+    def holds(self) -> Holds: ...
 
     async def use(self, conversation: str, now: float) -> Conversation | None:
         """Note that a conversation is in use now, and return it; None when there is none of this id."""
@@ -84,10 +90,13 @@ class Store(Protocol):
         its parent any more.
         """
 
-    async def expire(self, before: float, keep: Collection[str], limit: int) -> int:
-        """Delete up to `limit` conversations without a session last used before then, except those to keep,
-        the longest idle first. Returns how many.
+    async def idle(self, before: float, skip: Collection[str], limit: int) -> list[str]:
+        """Up to `limit` conversations without a session last used before then, except those to skip, the longest
+        idle first.
         """
+
+    async def expire(self, before: float, conversations: Sequence[str]) -> int:
+        """Delete those of these that are still idle since before then. Returns how many."""
 
     async def close(self) -> None:
         """Finish what was begun and let go. Every later call raises StoreClosed; closing twice is harmless."""

@@ -24,6 +24,7 @@ class Halting:
 
     def __init__(self, store: SqliteStore, call: int, *, after: bool) -> None:
         self._store = store
+        self.holds = store.holds
         self._left = call
         self._after = after
         self.reached = asyncio.Event()
@@ -83,7 +84,7 @@ async def test_a_turn_cancelled_at_any_call_of_the_store_is_whole_or_absent(
     asked = digest.extend(first.digest, [Q2, Message("assistant", "b")])
     stored = await store.find("t", [asked])
     assert len(stored) == len(kept) == len(started)
-    assert len(manager._gate) == len(manager._open) == 0
+    assert len(manager._gate) == len(store.holds) == 0
     async with asyncio.timeout(5), manager.session("t", "s", []) as following:
         moved = bool(started) and kind == "session"
         assert len(following.history) == (4 if moved else 2)

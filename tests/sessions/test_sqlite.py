@@ -218,7 +218,7 @@ async def test_what_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
 async def test_only_the_owner_can_read_the_files(store: SqliteStore, path: Path, talk: Say) -> None:
     await talk(SessionManager(store), "s", "q", "a")
     assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
-    assert len(list(path.parent.iterdir())) == 3
+    assert len(list(path.parent.iterdir())) == 4
 
 
 async def test_a_closed_store_says_so_and_leaves_no_thread(path: Path) -> None:
