@@ -19,7 +19,7 @@ import zmq
 from chatserve.engine.build import build_engine
 from chatserve.engine.clients import Clients
 from chatserve.engine.engine import Engine
-from chatserve.engine.load_progress import load_progress
+from chatserve.engine.load_progress import capture_progress, load_progress
 from chatserve.engine.messages import (
     AskStats,
     Delta,
@@ -114,7 +114,8 @@ def run_engine(start: Start) -> None:
     with load_progress(sys.stderr) as progress:
         model = worker.submit(load, settings.model, progress=progress).result()
     wake = Wake()
-    engine, limits = build_engine(model, settings, wake.ring, worker)
+    with capture_progress(sys.stderr) as progress:
+        engine, limits = build_engine(model, settings, wake.ring, worker, progress)
     try:
         serve(engine, wire, wake, Ready(spec=model.spec, limits=limits), parent=sys.stdin.fileno())
     finally:

@@ -140,7 +140,7 @@ def test_a_request_preempted_again_and_again(make_lab: Callable[..., Lab], sampl
         lab.run(until=lambda n=n: lab.stats().computed_tokens >= 20 * (n + 1) and n == len(lab.answers) - 1)
         lab.ask(f"urgent {n}", ids(5, n), max_tokens=3)
     lab.run()
-    assert lab.stats().preemptions >= 4
+    assert lab.stats().preemptions >= 3
     assert lab.answers["low"].tokens == alone.tokens
 
 
