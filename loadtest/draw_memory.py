@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument("figures", type=Path, nargs="?", default=RESULTS / "gpu_memory_figures.json")
     source: Path = parser.parse_args().figures
     figures = json.loads(source.read_text())
+    figures = figures.get("memory", figures)  # bench_gpu's joined file has them under that name
     matplotlib.use("agg")
     for name, draw in (("batches", draw_batches), ("trace", draw_trace)):
         if name in figures:

@@ -1,6 +1,6 @@
 """Extend ahead on a GPU: many requests decode past chunk edges; who waits for memory, and how much is rounded away?
 
-    python -m loadtest.gpu_memory
+    python -m loadtest.gpu_memory ../shared/models/llama-8b-shape
 
 An engine in this process over random weights of a Llama-8B shape (bf16, 128 KiB of KV a token). Prompts are of unequal
 length, so that chunk edges are met at unequal times; then of equal length, so that all meet theirs in one step.
@@ -8,135 +8,106 @@ length, so that chunk edges are met at unequal times; then of equal length, so t
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
-import threading
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
-from chatserve.engine.build import build_engine
-from chatserve.engine.engine import Engine
-from chatserve.engine.messages import Generate
 from chatserve.engine.process import SWITCH_INTERVAL
-from chatserve.engine.settings import EngineSettings
-from chatserve.model.loader import wrap
-from chatserve.model.sampling import SamplingDefaults, SamplingParams
-from loadtest.report import keep, options
+from loadtest.engine_watch import EngineWatch
+from loadtest.in_process import Bench
+from loadtest.kept import RESULTS, Kept, say
 
-REQUESTS = 64
-CONTEXT = 4096
 CHUNK_EDGE_SPREAD = 256
 
 
-def model(layers: int) -> LlamaForCausalLM:
-    """Random weights straight on the device."""
-    config = LlamaConfig(
-        vocab_size=49_152,
-        hidden_size=4096,
-        intermediate_size=14_336,
-        num_hidden_layers=layers,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        head_dim=128,
-        max_position_embeddings=131_072,
-        rope_parameters={"rope_type": "default", "rope_theta": 500_000.0},
-        tie_word_embeddings=False,
-        dtype=torch.bfloat16,
-    )
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.bfloat16)
-    with torch.device("cuda"):
-        module: LlamaForCausalLM = LlamaForCausalLM(config)
-    torch.set_default_dtype(before)
-    module.model.rotary_emb = type(module.model.rotary_emb)(config).to("cuda")
-    module.train(False)
-    return module
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Sequences of about `context` tokens in the middle of their answers of `new_tokens`."""
+
+    requests: int
+    context: int
+    new_tokens: int
 
 
-class Watch:
-    """What the engine's memory looked like after each step."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.losses: list[float] = []
-        self.step_ms: list[float] = []
-        self._steps = 0
-        self._last = time.perf_counter()
-
-    def note(self) -> None:
-        """Called after each turn of the loop."""
-        steps = self._engine.counters.steps
-        if steps == self._steps:
-            return
-        now = time.perf_counter()
-        self.step_ms.append((now - self._last) * 1e3)
-        self._steps, self._last = steps, now
-        running = self._engine.running()
-        if len(running) == REQUESTS and all(request.output for request in running):
-            used = sum(request.computed for request in running)
-            mapped = sum(request.vtensor.rows for request in running if request.vtensor is not None)
-            self.losses.append(1 - used / mapped)
+LARGE = Size(requests=64, context=4_096, new_tokens=640)
+QUICK = Size(requests=64, context=4_096, new_tokens=300)
+SMALL = Size(requests=3, context=600, new_tokens=20)
 
 
-def measure(lengths: list[int], new_tokens: int, layers: int) -> dict[str, float]:
-    """One run: prompts of these lengths, then `new_tokens` decode steps together."""
-    wake = threading.Event()
-    loaded = wrap(model(layers), name="llama-8b-shape", end_ids=(), defaults=SamplingDefaults(), max_len=8192)
-    settings = EngineSettings(model="llama-8b-shape", device="cuda", max_running=REQUESTS)
-    engine, _ = build_engine(loaded, settings, wake.set)
-    generator = np.random.default_rng(1)
-    watch = Watch(engine)
-    params = SamplingParams(max_tokens=new_tokens, temperature=0.0)
-    for number, length in enumerate(lengths):
-        prompt = generator.integers(0, 49_152, length).astype("<i4").tobytes()
-        engine.add(Generate(id=str(number), prompt=prompt, params=params))
+def rounding_loss(bench: Bench, requests: int) -> float | None:
+    """Of the mapped rows, the share that no token fills yet; None unless so many requests decode."""
+    running = bench.engine.running()
+    if len(running) < requests or not all(request.output for request in running):
+        return None
+    used = sum(request.computed for request in running)
+    mapped = sum(request.vtensor.rows for request in running if request.vtensor is not None)
+    return 1 - used / mapped
+
+
+def measure(bench: Bench, lengths: Sequence[int], new_tokens: int) -> dict[str, Any]:
+    """Prompts of these lengths, then `new_tokens` decode steps together."""
+    watch, before, random = EngineWatch(bench), bench.engine.stats(), np.random.default_rng(1)
     began = time.perf_counter()
-    while engine.busy:
-        wake.clear()
-        engine.advance()
-        watch.note()
-        if engine.busy:
-            wake.wait(60)
+    asks = [
+        watch.ask([int(each) for each in random.integers(0, bench.spec.vocab_size, length)], new_tokens, reuse=False)
+        for length in lengths
+    ]
+    losses: list[float] = []
+    while not all(ask.over for ask in asks):
+        watch.steps(1)
+        loss = rounding_loss(bench, len(lengths))
+        if loss is not None:
+            losses.append(loss)
     seconds = time.perf_counter() - began
-    engine.audit()
-    stats = engine.stats()
-    engine.close()
+    bench.engine.audit()
+    after = bench.engine.stats()
+    watch.flush()
     return {
         "requests": len(lengths),
         "prompt_tokens": sum(lengths),
         "new_tokens_each": new_tokens,
-        "chunk_tokens": stats.chunk_tokens,
-        "steps": stats.steps,
-        "decode_step_ms_median": round(statistics.median(watch.step_ms[-new_tokens // 2 :]), 2),
+        "chunk_tokens": after.chunk_tokens,
+        "steps": after.steps - before.steps,
+        "decode_step_ms_median": round(statistics.median(watch.gaps(-new_tokens // 2)) * 1e3, 2),
         "seconds": round(seconds, 2),
-        "stalls": stats.stalls,
-        "preemptions": stats.preemptions,
-        "rounding_loss_mean": round(statistics.mean(watch.losses), 4),
-        "rounding_loss_max": round(max(watch.losses), 4),
-        "driver_calls": stats.driver_calls,
+        "stalls": after.stalls - before.stalls,
+        "preemptions": after.preemptions - before.preemptions,
+        "rounding_loss_mean": round(statistics.mean(losses), 4),
+        "rounding_loss_max": round(max(losses), 4),
+        "driver_calls": after.driver_calls - before.driver_calls,
     }
 
 
 def main() -> None:
     """Both runs, printed and kept."""
-    parser = options(__doc__, "gpu_memory.h200")
-    parser.add_argument("--layers", type=int, default=32)
-    parser.add_argument("--new-tokens", type=int, default=640)
-    chosen = parser.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path, help="a folder with config.json and a tokenizer")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--quick", action="store_true", help="shorter answers")
+    parser.add_argument("--out", type=Path, default=RESULTS / "gpu_memory.h200.json")
+    options = parser.parse_args()
+    size = SMALL if options.device == "cpu" else QUICK if options.quick else LARGE
     sys.setswitchinterval(SWITCH_INTERVAL)
-    spread = np.random.default_rng(0).integers(-CHUNK_EDGE_SPREAD, CHUNK_EDGE_SPREAD, REQUESTS)
-    start = CONTEXT - chosen.new_tokens // 2
-    keep(
-        chosen.out,
-        {
-            "device": torch.cuda.get_device_name(),
-            "unequal": measure([int(start + offset) for offset in spread], chosen.new_tokens, chosen.layers),
-            "in step": measure([start] * REQUESTS, chosen.new_tokens, chosen.layers),
-        },
+    kept = Kept(options.out)
+    say("loading")
+    longest = size.context + CHUNK_EDGE_SPREAD + size.new_tokens
+    bench = Bench(
+        options.model, device=options.device, max_running=size.requests, max_len=2 * longest, random_weights=True
     )
+    start = size.context - size.new_tokens // 2
+    spread = np.random.default_rng(0).integers(-CHUNK_EDGE_SPREAD, CHUNK_EDGE_SPREAD, size.requests)
+    runs = {"unequal": [int(start + offset) for offset in spread], "in step": [start] * size.requests}
+    for name, lengths in runs.items():
+        kept.put(name, measure(bench, lengths, size.new_tokens))
+        say(f"{name}: {kept.figures[name]}")
+    bench.engine.close()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An engine over the demo model in this process, for benchmarks without sockets."""
+"""An engine in this process, for benchmarks without sockets."""
 
 from __future__ import annotations
 
@@ -26,15 +26,28 @@ def demo() -> Path:
 
 
 class Bench:
-    """Asks, runs to the end, and knows when each token came."""
+    """Asks, runs to the end, and knows when each token came.
 
-    def __init__(self, folder: Path, *, max_running: int = 8) -> None:
-        settings = EngineSettings(model=str(folder), device="cpu", max_running=max_running)
-        self._woken = threading.Event()
+    random_weights: drawn, for a folder without any.  step_tokens: of one step; None: what suits the device.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        device: str = "cpu",
+        max_running: int = 8,
+        max_len: int | None = None,
+        step_tokens: int | None = None,
+        random_weights: bool = False,
+    ) -> None:
+        settings = EngineSettings(model=str(folder), device=device, max_running=max_running, step_tokens=step_tokens)
+        self.woken = threading.Event()
         self.worker = model_thread()
-        load = partial(load_model, dtype=None, device="cpu", max_len=None)
+        load = partial(load_model, dtype=None, device=device, max_len=max_len, random_weights=random_weights)
         model = self.worker.submit(load, str(folder)).result()
-        self.engine, _ = build_engine(model, settings, self._woken.set, self.worker)
+        self.spec = model.spec
+        self.engine, _ = build_engine(model, settings, self.woken.set, self.worker)
         self._ids = iter(range(1 << 40))
 
     def answers(
@@ -49,11 +62,11 @@ class Bench:
             prompt = np.array(prompts[number], dtype="<i4").tobytes()
             self.engine.add(Generate(id=name, prompt=prompt, params=params, reuse=reuse))
         while self.engine.busy:
-            self._woken.clear()
+            self.woken.clear()
             for delta in self.engine.advance():
                 assert delta.error is None, delta.error
                 tokens[names[delta.id]] += delta.tokens
                 times[names[delta.id]] += [time.perf_counter()] * len(delta.tokens)
             if self.engine.busy:
-                self._woken.wait(60)
+                self.woken.wait(60)
         return tokens, times

@@ -2,30 +2,53 @@
 
     python loadtest/takeover.py
 
-The vTensor manager alone, on the host driver, with the demo model's layout (46,080 bytes of KV a token).
+The vTensor manager alone, on the host driver, or on a GPU with --driver cuda and the Llama-8B shape (128 KiB of KV a
+token); chunks of 256 tokens either way.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
+from dataclasses import dataclass
 
 import numpy as np
 
 from loadtest.report import keep, options
-from vtensor.driver.host import HostDriver
+from vtensor.driver.base import Driver
+from vtensor.driver.registry import open_driver
 from vtensor.layout import KVLayout
 from vtensor.manager import Manager, Origin
 
 LENGTHS = (256, 1_024, 4_096, 16_384, 65_536)
 ROUNDS = 30
 TURN = 20
+MOST_CHUNKS = 2048
 
 
-def layout(driver: HostDriver) -> KVLayout:
-    """Small heads, so that 64K tokens fit into any machine; the calls are the same for any size of chunk."""
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """What a token's KV is made of."""
+
+    layers: int
+    kv_heads: int
+    head_dim: int
+    itemsize: int
+
+
+HEADS = {"host": Heads(2, 1, 8, 4), "cuda": Heads(32, 8, 128, 2)}
+"""Small on the host, so that 64K tokens fit into any machine; the calls are the same for any size of chunk."""
+
+
+def layout(driver: Driver, heads: Heads) -> KVLayout:
     return KVLayout.choose(
-        layers=2, kv_heads=1, head_dim=8, itemsize=4, granularity=driver.granularity, max_len=131_072, chunk_tokens=256
+        layers=heads.layers,
+        kv_heads=heads.kv_heads,
+        head_dim=heads.head_dim,
+        itemsize=heads.itemsize,
+        granularity=driver.granularity,
+        max_len=131_072,
+        chunk_tokens=256,
     )
 
 
@@ -67,9 +90,11 @@ def branch(manager: Manager, length: int) -> dict[str, float]:
 
 def main() -> None:
     """Both, at every length."""
-    chosen = options(__doc__, "takeover").parse_args()
-    driver = HostDriver()
-    manager = Manager(driver, layout(driver), slots=32, limit=4096)
+    parser = options(__doc__, "takeover")
+    parser.add_argument("--driver", choices=list(HEADS), default="host")
+    chosen = parser.parse_args()
+    driver = open_driver(chosen.driver)
+    manager = Manager(driver, layout(driver, HEADS[chosen.driver]), slots=32, limit=MOST_CHUNKS)
     figures = {
         "takeover": [takeover(manager, length) for length in LENGTHS],
         "branch": [branch(manager, length) for length in LENGTHS],
