@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 
-from chatserve.engine.load_progress import load_progress
+from chatserve.engine.load_progress import capture_progress, load_progress
 
 
 class Terminal(io.StringIO):
@@ -32,6 +32,14 @@ def test_a_terminal_gets_a_bar():
         progress(0, 2_000_000)
         progress(2_000_000, 2_000_000)
     assert "2.0/2.0 MB" in terminal.getvalue()
+
+
+def test_captured_steps_are_counted(caplog):
+    caplog.set_level(logging.INFO)
+    with capture_progress(io.StringIO()) as progress:
+        for done in range(1, 9):
+            progress(done, 8)
+    assert [record.message for record in caplog.records] == [f"captured steps: {done} of 8" for done in (2, 4, 6, 8)]
 
 
 def test_nothing_to_read_is_no_fault():
