@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
-from vtensor.driver.base import Address, Driver, DriverError, Fence, OutOfMemory
+from vtensor.driver.base import Address, Driver, DriverError, Fence, Handle, OutOfMemory
 from vtensor.layout import KVLayout
 from vtensor.pool import Chunk, Page, PSet, Slot, VSet
 
@@ -29,7 +29,7 @@ class OutOfSlots(MemoryError):
 class Operations:
     """The paper's operations on one arena.
 
-    slots: how many, one more being kept back to reach chunks that are mapped nowhere.
+    slots: how many. Two more are kept back: one to reach chunks that are mapped nowhere, then the scratch slot.
     limit: chunks that may exist at once.
     """
 
@@ -38,13 +38,14 @@ class Operations:
         self._layout = layout
         self.limit = limit
         self.calls = 0
-        self._arena_bytes = (slots + 1) * layout.slot_bytes
+        self._arena_bytes = (slots + 2) * layout.slot_bytes
         self.arena = driver.reserve(self._arena_bytes)
         self.pset = PSet()
         self.vset = VSet(self.arena, slots, layout.slot_bytes, layout.slot_chunks)
         staging = Address(self.arena + slots * layout.slot_bytes)
         self._staging = Slot(slots, staging, [None] * layout.slot_chunks)
         self._staging_page = 0
+        self._scratch: Handle | None = None
 
     @property
     def driver(self) -> Driver:
@@ -64,6 +65,28 @@ class Operations:
     def vFree(self, slot: Slot) -> None:
         """Give a slot back; what is mapped there stays until it is in the way."""
         self.vset.give(slot)
+
+    def scratch(self) -> int:
+        """The index of a slot that nobody is given and whose first row is mapped, for rows that no one reads.
+
+        Its memory is the least that holds a row, outside the pSet, and is kept until `close`. Raises DriverError.
+        """
+        address, size = self._scratch_piece()
+        if self._scratch is None:
+            handle = self._call(self._driver.create, size)
+            try:
+                self._call(self._driver.map, address, size, handle, writable=True)
+            except DriverError:
+                self._call(self._driver.release, handle, size)
+                raise
+            self._scratch = handle
+            self._call(self._driver.clear, address, size).wait()
+        return self._staging.index + 1
+
+    def _scratch_piece(self) -> tuple[Address, int]:
+        granularity = self._driver.granularity
+        size = -(-self._layout.token_stride // granularity) * granularity
+        return Address(self._staging.address + self._layout.slot_bytes), size
 
     def pAlloc(self, slot: Slot, first: int, count: int, evict: Callable[[], bool]) -> list[Chunk]:
         """Chunks for `count` pages of a slot from page `first` on, each with one reference.
@@ -146,6 +169,11 @@ class Operations:
             for page, entry in enumerate(slot.pages):
                 if entry is not None:
                     self.Unmap(slot, page)
+        if self._scratch is not None:
+            address, size = self._scratch_piece()
+            self._call(self._driver.unmap, address, size)
+            self._call(self._driver.release, self._scratch, size)
+            self._scratch = None
         for chunk in list(self.pset):
             self._call(self._driver.release, chunk.handle, self._layout.chunk_bytes)
         self._call(self._driver.unreserve, self.arena, self._arena_bytes)

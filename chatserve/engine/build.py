@@ -78,8 +78,7 @@ def build_engine(
         chunk_tokens=settings.chunk_tokens,
     )
     kv_bytes = settings.kv_bytes or int(driver.free_bytes() * defaults.kv_share)
-    on_gpu = device.type == "cuda"
-    slots = max_running * SLOTS_PER_RUNNING + on_gpu
+    slots = max_running * SLOTS_PER_RUNNING
     manager = Manager(
         driver,
         layout,
@@ -87,16 +86,16 @@ def build_engine(
         limit=max(1, kv_bytes // layout.chunk_bytes),
         reserve=settings.kv_reserve // layout.chunk_bytes,
     )
-    kv = arena_view(layout, manager.arena, slots=slots, dtype=dtype, device=driver.dlpack_device)
+    kv = arena_view(layout, manager.arena, slots=manager.slots, dtype=dtype, device=driver.dlpack_device)
     worker = worker or model_thread()
-    if on_gpu:
+    if device.type == "cuda":
         runner = cuda_runner(
             model,
             kv,
             worker,
             chunk_tokens=layout.chunk_tokens,
             most_rows=max_running,
-            scratch=manager.create(1).slot.index,
+            scratch=manager.scratch(),
             progress=progress,
         )
     else:

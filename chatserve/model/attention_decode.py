@@ -126,7 +126,7 @@ class DecodeKernel:
         assert query.shape == (plan.rows, self._kv_heads * self._group, self._head_dim)
         assert query.stride(2) == 1
         output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-        group_join, dim_tile = triton.next_power_of_2(self._group), triton.next_power_of_2(self._head_dim)
+        group_join, dim_tile = triton.next_power_of_2(self._group), max(16, triton.next_power_of_2(self._head_dim))
         attend_kernel[(self._kv_heads, len(plan.items))](
             query,
             keys,
