@@ -53,6 +53,14 @@ def gone(pid: int) -> bool:
         return True
 
 
+def command_of(pid: int) -> bytes:
+    """A process's command line; empty when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A whole answer: its text, why it ended, and tokens as usage has them."""
@@ -119,10 +127,19 @@ class Serving:
         return False
 
     def engine_pid(self) -> int:
-        """The engine's: the only child there is."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        assert len(children) == 1, f"the server's children are {children}"
-        return int(children[0])
+        """The engine's: the only child there is, but for workers."""
+        engines = sorted(set(self.children()) - set(self.worker_pids()))
+        assert len(engines) == 1, f"the server's children are {self.children()}"
+        return engines[0]
+
+    def worker_pids(self) -> list[int]:
+        """Of those processes that talk to clients where there are several."""
+        return [pid for pid in self.children() if b"chatserve.commands.worker" in command_of(pid)]
+
+    def children(self) -> list[int]:
+        """Process ids of all that it has started and that have not ended."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(pid) for pid in children.split()]
 
     def kv_bytes(self) -> int:
         """KV memory, as the kernel counts the pages of the engine's memfd."""
