@@ -70,13 +70,14 @@ class Case:
 class Lab:
     """kv: the arena [slots, rows, layers, 2, kv_heads, head_dim], random where sequences are.  query: random.
 
-    slots: of each sequence.  layers: of the arena, as many as fit.
+    slots: of each sequence.  layers: of the arena, as many as fit.  chunk_tokens: rows mapped at a time.
     """
 
     kv: torch.Tensor
     query: torch.Tensor
     slots: tuple[int, ...]
     layers: int
+    chunk_tokens: int
 
     def batch(self, case: Case) -> Batch:
         """The step that a kernel is asked for."""
@@ -123,7 +124,7 @@ def lab(case: Case, device: str) -> Iterator[Lab]:
         for vtensor in vtensors:
             kv[vtensor.slot.index, : vtensor.rows].normal_()
         query = torch.randn(case.rows, case.heads, case.head_dim, dtype=dtype, device=place)
-        yield Lab(kv, query, tuple(vtensor.slot.index for vtensor in vtensors), layers)
+        yield Lab(kv, query, tuple(vtensor.slot.index for vtensor in vtensors), layers, layout.chunk_tokens)
         if place.type == "cuda":
             torch.cuda.synchronize()
     finally:

@@ -4,7 +4,8 @@
     python -m loadtest.bench_gpu --quick --only decode,prefill
 
 Each part is a program of its own with its own limit of time; one that fails loses no other, and what it had kept by
-then is kept here too. The joined file is written after each part. Exit status 1 if any part failed.
+then is kept here too. The joined file is written after each part; --only leaves the other parts in it as they are, so
+that a bench can be made in several runs. Exit status 1 if any part failed.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Part:
 PARTS = {
     "decode": Part("loadtest.gpu_decode", 240),
     "prefill": Part("loadtest.gpu_prefill", 240),
+    "step": Part("loadtest.gpu_step", 240, takes_model=True),
     "calls": Part("loadtest.takeover", 120, takes_quick=False, arguments=("--driver", "cuda")),
     "memory": Part("loadtest.gpu_memory_figures", 180),
     "rounding": Part("loadtest.gpu_memory", 240, takes_model=True),
@@ -56,6 +58,8 @@ def main() -> int:
     out: Path = options.out
     chosen = options.only.split(",") if options.only else list(PARTS)
     kept = Kept(out)
+    if options.only and out.exists():
+        kept.figures |= {name: part for name, part in json.loads(out.read_text()).items() if name in PARTS}
     for name in chosen:
         say(f"== {name}")
         kept.put(name, run(PARTS[name], out.with_suffix(f".{name}.json"), options))

@@ -56,7 +56,9 @@ def measure(bench: Bench, lengths: Sequence[int], new_tokens: int) -> dict[str, 
     watch, before, random = EngineWatch(bench), bench.engine.stats(), np.random.default_rng(1)
     began = time.perf_counter()
     asks = [
-        watch.ask([int(each) for each in random.integers(0, bench.spec.vocab_size, length)], new_tokens, reuse=False)
+        watch.ask(
+            [int(each) for each in random.integers(0, bench.model.spec.vocab_size, length)], new_tokens, reuse=False
+        )
         for length in lengths
     ]
     losses: list[float] = []

@@ -33,7 +33,7 @@ class Aim:
             "aim": self.what,
             "measured": self.measured,
             "wanted": f"{bound} {cell(self.wanted)}",
-            "measured / wanted": round(self.measured / self.wanted, 3),
+            "measured / wanted": round(self.measured / self.wanted, 3) if self.wanted else None,
             "met": met,
         }
 
@@ -80,13 +80,22 @@ def aims_of(figures: Mapping[str, Any]) -> Iterator[Aim]:
                 yield Aim(f"scenario {name}, later turns' TTFT p50, ms", later, wanted.wanted_ttft_later_ms)
     for row in [*rows(figures, "decode"), *rows(figures, "prefill")]:
         yield from _kernel_aims(row)
+    for row in rows(figures, "step"):
+        if row.get("graph_at_most"):
+            yield Aim(f"bare graph / floor, B = {row['sequences']}", row["graph_over_floor"], row["graph_at_most"])
+            yield Aim(f"engine / bare graph, B = {row['sequences']}", row["engine_over_graph"], row["engine_at_most"])
     for row in turn.get("alone", ())[-1:]:
         yield Aim(f"takeover after {row['history']:,} / same step", row["takeover_over_same_step"], MOST_TAKEOVER)
         yield Aim(f"branch after {row['history']:,}, ms more", row["branch_more_ms"], MOST_BRANCH_MS)
-    if serve.get("idle", {}).get("free_share") is not None:
-        yield Aim("free memory, model loaded, idle, flushed", serve["idle"]["free_share"], LEAST_FREE, upward=True)
+    for part, when in (("idle", "after the start"), ("flushed_after_load", "after the load")):
+        free = serve.get(part, {}).get("free_share")
+        if free is not None:
+            yield Aim(f"free memory, model loaded, idle and flushed, {when}", free, LEAST_FREE, upward=True)
     if "ready_s" in serve.get("start", {}):
         yield Aim("start to ready, s", serve["start"]["ready_s"], MOST_READY)
+    for name in ("unequal", "in step"):
+        if name in figures.get("rounding", {}):
+            yield Aim(f"stalls, 64 sequences of 4K, {name}", figures["rounding"][name]["stalls"], 0)
     unequal = figures.get("rounding", {}).get("unequal", {})
     if "rounding_loss_mean" in unequal:
         yield Aim("rounding loss, 64 sequences of 4K", unequal["rounding_loss_mean"], MOST_ROUNDING)

@@ -61,7 +61,7 @@ class Turns:
 
     def __init__(self, bench: Bench, size: Size) -> None:
         self._watch = EngineWatch(bench)
-        self._vocabulary = bench.spec.vocab_size
+        self._vocabulary = bench.model.spec.vocab_size
         self._random = np.random.default_rng(1)
         self._size = size
 
@@ -70,12 +70,10 @@ class Turns:
 
     def same_step(self, history: int) -> float:
         """Seconds of the step of NEW_ROWS rows after a history that the same request has just computed."""
-        before = len(self._watch.ended)
         ask = self._watch.answered(self.words(history + NEW_ROWS), 1, reuse=False)
-        steps = history // self._size.step_tokens + 1
-        assert len(self._watch.ended) - before == steps, f"{len(self._watch.ended) - before} steps instead of {steps}"
         assert ask.first is not None
-        return ask.first - self._watch.ended[before + steps - 2]
+        last = self._watch.ended.index(ask.first)
+        return ask.first - self._watch.ended[last - 1]
 
     def begin(self, history: int) -> list[int]:
         """A recorded conversation: its tokens, of which the last is not computed yet."""

@@ -46,7 +46,7 @@ class Bench:
         self.worker = model_thread()
         load = partial(load_model, dtype=None, device=device, max_len=max_len, random_weights=random_weights)
         model = self.worker.submit(load, str(folder)).result()
-        self.spec = model.spec
+        self.model = model
         self.engine, _ = build_engine(model, settings, self.woken.set, self.worker)
         self._ids = iter(range(1 << 40))
 

@@ -9,7 +9,9 @@ from collections.abc import Callable
 import torch
 
 PASS_SECONDS = 0.05
-"""About how long one replay may take: as many layers are in it as fit, so that none finds its K and V in a cache."""
+"""About how long one measurement takes: as many layers as fit, so that none finds its K and V in a cache."""
+MOST_REPLAYS = 50
+"""Of a short graph, one after the other, so that its launch is not what is measured."""
 
 
 def micros_a_layer(attend: Callable[[int], object], *, layers: int, rounds: int, device: str) -> float:
@@ -17,11 +19,17 @@ def micros_a_layer(attend: Callable[[int], object], *, layers: int, rounds: int,
     attend(0)
     if torch.device(device).type != "cuda":
         return statistics.median(_seconds(attend, layer % layers) for layer in range(rounds)) * 1e6
-    one = _event_seconds(lambda: attend(0))
+    one = event_seconds(lambda: attend(0))
     layers = max(1, min(layers, int(PASS_SECONDS / one)))
+    replays = max(1, min(MOST_REPLAYS, int(PASS_SECONDS / one / layers)))
     graph = _captured(attend, layers)
-    graph.replay()
-    return statistics.median(_event_seconds(graph.replay) for _ in range(rounds)) / layers * 1e6
+
+    def run() -> None:
+        for _ in range(replays):
+            graph.replay()
+
+    run()
+    return statistics.median(event_seconds(run) for _ in range(rounds)) / (replays * layers) * 1e6
 
 
 def _captured(attend: Callable[[int], object], layers: int) -> torch.cuda.CUDAGraph:
@@ -32,7 +40,8 @@ def _captured(attend: Callable[[int], object], layers: int) -> torch.cuda.CUDAGr
     return graph
 
 
-def _event_seconds(launch: Callable[[], object]) -> float:
+def event_seconds(launch: Callable[[], object]) -> float:
+    """Seconds on the device of whatever is launched."""
     began = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     ended = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     began.record()

@@ -14,7 +14,10 @@ from loadtest import gpu_memory
 from loadtest.attention_lab import Case
 from loadtest.attention_race import race
 from loadtest.gpu_decode import ON_CPU as DECODES
+from loadtest.gpu_page import page
 from loadtest.gpu_prefill import ON_CPU as PREFILLS
+from loadtest.gpu_serve import beside_vllm
+from loadtest.gpu_step import engine_step
 from loadtest.gpu_turn import SMALL, Turns
 from loadtest.in_process import Bench
 
@@ -73,13 +76,47 @@ def test_many_decode_past_chunk_edges_and_nobody_waits(folder: Path) -> None:
     assert 0 < found["rounding_loss_mean"] <= found["rounding_loss_max"] < 1
 
 
+def test_a_step_in_the_engine_is_timed_from_end_to_end(folder: Path) -> None:
+    bench = Bench(folder, max_running=3, random_weights=True)
+    found = engine_step(bench, batch=3, context=64, steps=24)
+    bench.engine.close()
+    assert 0 < found["engine_p50_ms"] <= found["engine_worst_ms"]
+
+
+def test_the_page_says_which_aims_are_met() -> None:
+    machine = {"gpu": None, "versions": {}, "python": "3", "cpus": 2}
+    decode = [{"batch": 1, "context": 1_024, "kv_heads": 8, "split_slots_us": 7.0, "at_most_us": 7.6}]
+    prefill = [{"batch": 1, "prefix": 1, "new": 2, "fa3_slots_tflops": 600.0, "at_least_tflops": 640.0}]
+    shown = page({"machine": machine, "decode": {"measured before": decode}, "prefill": {"measured before": prefill}})
+    aims = [line for line in shown.splitlines() if " at most " in line or " at least " in line]
+    assert [line.split(" | ")[-1] for line in aims] == ["yes |", "no |"]
+
+
+def test_scenarios_stand_beside_what_others_were_measured_to_do() -> None:
+    load = {
+        "scenario": "C",
+        "wall_s": 10.0,
+        "out_tok_s": 7_056.0,
+        "ttft_later_ms": [100.0, 150.0, 200.0],
+        "tpot_ms": [7.0, 8.0, 9.0],
+        "cached_share": 0.9,
+        "server": {"chatserve:stalls_total": 0.0},
+        "errors": 0,
+    }
+    row = beside_vllm(load)
+    assert (row["vLLM tok/s"], row["ratio"], row["met"]) == (5_880, 1.2, True)
+    slow = beside_vllm(load | {"ttft_later_ms": [181.0, 190.0, 200.0]})
+    assert not slow["met"], "its later turns wait too long for their first token"
+
+
 def test_parts_that_fail_are_told_and_lose_no_other(tmp_path: Path) -> None:
-    """No GPU here: parts that need one fail, one by one; the page is made of what there is."""
     out = tmp_path / "gpu.json"
-    command = [sys.executable, "-m", "loadtest.bench_gpu", "--only", "prefill,memory", "--out", str(out)]
-    status = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode
+    out.write_text(json.dumps({"machine": {}, "decode": {"ragged": []}}))
+    command = [sys.executable, "-m", "loadtest.bench_gpu", "--only", "turn,rounding", "--out", str(out)]
+    ended = subprocess.run([*command, "--model", str(tmp_path / "none")], capture_output=True, check=False)
     kept = json.loads(out.read_text())
-    assert status == 1
-    assert kept["prefill"]["error"]
-    assert kept["memory"]["error"]
-    assert "prefill" in out.with_suffix(".md").read_text()
+    assert ended.returncode == 1
+    assert "exit status 1" in kept["turn"]["error"]
+    assert kept["rounding"]["error"]
+    assert kept["decode"] == {"ragged": []}, "what another run measured stays"
+    assert "This part failed" in out.with_suffix(".md").read_text()

@@ -34,7 +34,7 @@ def test_over_batches_ours_takes_what_is_used_and_little_more() -> None:
 
 
 def test_a_trace_follows_the_rate_and_gives_back() -> None:
-    pace = Pace(seconds=3.0, rate=20.0, tokens=4000.0, keep_unused=0.1)
+    pace = Pace(seconds=2.0, rate=30.0, tokens=8000.0, keep_unused=0.1)
     trace = Trace(HostDriver(), SMALL, pace, seed=1)
     found = trace.run()
     samples = trace.samples
@@ -57,7 +57,7 @@ def test_arrivals_are_seeded_and_keep_to_the_phases() -> None:
 
 def test_the_program_keeps_json_and_draws_it(tmp_path: Path) -> None:
     out = tmp_path / "memory.json"
-    command = [sys.executable, "-m", "loadtest.gpu_memory_figures", "--driver", "host", "--seconds", "2"]
+    command = [sys.executable, "-m", "loadtest.gpu_memory_figures", "--driver", "host", "--seconds", "1"]
     subprocess.run([*command, "--out", str(out)], check=True, stdout=subprocess.DEVNULL)
     assert set(json.loads(out.read_text())) == {"machine", "shape", "batches", "trace"}
     subprocess.run([sys.executable, "-m", "loadtest.draw_memory", str(out)], check=True, stdout=subprocess.DEVNULL)

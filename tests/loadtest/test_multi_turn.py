@@ -28,7 +28,7 @@ async def load(chat: ScriptedChat, out: Path, suite: str = "S") -> tuple[int, di
 
 
 async def test_its_figures_are_what_the_server_did(tmp_path: Path) -> None:
-    async with scripted_chat(Script(first=0.3, between=0.04)) as chat:
+    async with scripted_chat(Script(first=0.6, between=0.06)) as chat:
         status, kept = await load(chat, tmp_path / "out.json")
     found = kept["S"]
     assert status == 0
