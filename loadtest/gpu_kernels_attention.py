@@ -149,7 +149,7 @@ def tune_attention() -> dict[str, dict[str, list[str]]]:
     """The five fastest tilings of each row, and what could not be compiled."""
     chosen = tiling(HEAD_DIM, HEADS // 8, 2)
     shapes = [(64, 4, 3, 2), (64, 4, 3, 3), (64, 4, 4, 2), (64, 8, 4, 2), (128, 8, 2, 2), (128, 8, 3, 1), (32, 4, 5, 2)]
-    shapes += [(32, 4, 4, 4), (32, 2, 4, 4), (64, 8, 3, 3), (64, 4, 2, 4), (128, 4, 2, 2)]
+    shapes += [(32, 4, 4, 4), (64, 8, 3, 3), (128, 4, 2, 2)]
     best: dict[str, dict[str, list[str]]] = {}
     for row in ROWS:
         step, timed, refused = Step(row), [], []

@@ -14,42 +14,42 @@ ITEM_WORDS = 8
 """int32 words a work item takes, so that one 32-byte read brings it: row, slot, first, end, piece, pieces."""
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows_here", "tile", "programs", "waves", "most_items"])
 def plan_kernel(
     lengths,
     slots,
     items,
     count,
-    ROWS: tl.constexpr,  # the step's sequences
-    ROWS_TILE: tl.constexpr,  # that, up to a power of two
+    rows_here,  # the step's sequences
+    tile,  # tokens
+    programs,  # that run at once on the whole device
+    waves,  # rounds of programs a ragged batch is cut for
+    most_items,
+    ROWS_TILE: tl.constexpr,  # rows_here up to a power of two
     KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,  # query heads of a KV head
     WINDOW: tl.constexpr,  # 0: none
-    TILE: tl.constexpr,  # tokens
-    PROGRAMS: tl.constexpr,  # that run at once on the whole device
-    WAVES: tl.constexpr,  # rounds of programs a ragged batch is cut for
-    MOST_ITEMS: tl.constexpr,
-    CANDIDATES: tl.constexpr,  # MOST_ITEMS up to a power of two
+    CANDIDATES: tl.constexpr,  # most_items up to a power of two
     WORDS: tl.constexpr,
     PIECES_TILE: tl.constexpr,  # pieces of a row written at once
 ):
     """Writes the work items, longest pieces first, and how many they are."""
     rows = tl.arange(0, ROWS_TILE)
-    seen = _seen(tl.load(lengths + rows, mask=rows < ROWS, other=0).to(tl.int32), WINDOW)
+    seen = _seen(tl.load(lengths + rows, mask=rows < rows_here, other=0).to(tl.int32), WINDOW)
     total, longest = tl.sum(seen, 0), tl.max(seen, 0)
-    even = _even_pieces(longest, ROWS * KV_HEADS, ROWS, TILE, PROGRAMS, MOST_ITEMS, CANDIDATES)
-    uniform = longest.to(tl.float32) * ROWS <= 1.3 * total.to(tl.float32)
-    fair = tl.cdiv(total * KV_HEADS, PROGRAMS * WAVES)
-    fair = tl.maximum(tl.cdiv(fair, TILE), 1) * TILE
+    even = _even_pieces(longest, rows_here, tile, programs, most_items, KV_HEADS, CANDIDATES)
+    uniform = longest.to(tl.float32) * rows_here <= 1.3 * total.to(tl.float32)
+    fair = tl.cdiv(total * KV_HEADS, programs * waves)
+    fair = tl.maximum(tl.cdiv(fair, tile), 1) * tile
 
-    each, _ = _cut(seen, uniform, even, fair, GROUP, TILE)
-    order = tl.sort(tl.where(rows < ROWS, (each // TILE) * ROWS_TILE + rows, -1), descending=True)
+    each, _ = _cut(seen, uniform, even, fair, tile, GROUP)
+    order = tl.sort(tl.where(rows < rows_here, (each // tile) * ROWS_TILE + rows, -1), descending=True)
     row = order % ROWS_TILE
-    here = rows < ROWS  # in sorted order too: what stands for no row comes last
+    here = rows < rows_here  # in sorted order too: what stands for no row comes last
     length = tl.load(lengths + row, mask=here, other=0).to(tl.int32)
     slot = tl.load(slots + row, mask=here, other=0).to(tl.int32)
     seen = _seen(length, WINDOW)
-    each, pieces = _cut(seen, uniform, even, fair, GROUP, TILE)
+    each, pieces = _cut(seen, uniform, even, fair, tile, GROUP)
     pieces = tl.where(here, pieces, 0)
     tl.store(count, tl.sum(pieces, 0))
 
@@ -81,11 +81,11 @@ def _seen(length, WINDOW: tl.constexpr):
 @triton.jit
 def _even_pieces(
     longest,
-    HEADS: tl.constexpr,  # of all rows
-    ROWS: tl.constexpr,
-    TILE: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    MOST_ITEMS: tl.constexpr,
+    rows_here,
+    tile,
+    programs,
+    most_items,
+    KV_HEADS: tl.constexpr,
     CANDIDATES: tl.constexpr,
 ):
     """Into how many pieces to cut each row of a batch of about equal rows: the fewest tiles until the last round ends.
@@ -93,14 +93,14 @@ def _even_pieces(
     A piece costs about a tile more than its tokens: its start, and its share of the joining.
     """
     pieces = 1 + tl.arange(0, CANDIDATES)
-    rounds = tl.cdiv(pieces * HEADS, PROGRAMS)
-    tiles = tl.cdiv(tl.cdiv(longest, pieces), TILE) + 1
-    cost = tl.where((pieces * ROWS <= MOST_ITEMS) | (pieces == 1), rounds * tiles, 2147483647)
+    rounds = tl.cdiv(pieces * rows_here * KV_HEADS, programs)
+    tiles = tl.cdiv(tl.cdiv(longest, pieces), tile) + 1
+    cost = tl.where((pieces * rows_here <= most_items) | (pieces == 1), rounds * tiles, 2147483647)
     return 1 + tl.argmin(cost, 0)
 
 
 @triton.jit
-def _cut(seen, uniform, even, fair, GROUP: tl.constexpr, TILE: tl.constexpr):
+def _cut(seen, uniform, even, fair, tile, GROUP: tl.constexpr):
     """The tokens of a row's pieces (whole tiles) and their number.
 
     One program joins all pieces of a row and KV head, so their number is kept near where reading one piece's partial
@@ -109,5 +109,5 @@ def _cut(seen, uniform, even, fair, GROUP: tl.constexpr, TILE: tl.constexpr):
     wanted = tl.where(uniform, even, (seen + fair // 2) // fair)
     joinable = tl.sqrt(3.0 * seen.to(tl.float32) / GROUP).to(tl.int32)
     wanted = tl.maximum(tl.minimum(wanted, joinable), 1)
-    each = tl.maximum(tl.cdiv(tl.cdiv(seen, wanted), TILE), 1) * TILE
+    each = tl.maximum(tl.cdiv(tl.cdiv(seen, wanted), tile), 1) * tile
     return each, tl.maximum(tl.cdiv(seen, each), 1)

@@ -43,3 +43,8 @@ def device(request: pytest.FixtureRequest) -> torch.device:
     if request.param == "cpu" and torch.cuda.is_available():
         pytest.skip("Triton compiles for the GPU that is there")
     return torch.device(request.param)
+
+
+@pytest.fixture(autouse=True)
+def fixed_numbers() -> None:
+    torch.manual_seed(0)
