@@ -41,7 +41,7 @@ class Part:
 PARTS = {
     "decode": Part("loadtest.gpu_decode", 240),
     "prefill": Part("loadtest.gpu_prefill", 240),
-    "step": Part("loadtest.gpu_step", 240, takes_model=True),
+    "step": Part("loadtest.gpu_decode_step", 240, takes_model=True),
     "calls": Part("loadtest.takeover", 120, takes_quick=False, arguments=("--driver", "cuda")),
     "memory": Part("loadtest.gpu_memory_figures", 180),
     "rounding": Part("loadtest.gpu_memory", 240, takes_model=True),

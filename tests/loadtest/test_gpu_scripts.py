@@ -14,10 +14,10 @@ from loadtest import gpu_memory
 from loadtest.attention_lab import Case
 from loadtest.attention_race import race
 from loadtest.gpu_decode import ON_CPU as DECODES
+from loadtest.gpu_decode_step import engine_step
 from loadtest.gpu_page import page
 from loadtest.gpu_prefill import ON_CPU as PREFILLS
 from loadtest.gpu_serve import beside_vllm
-from loadtest.gpu_step import engine_step
 from loadtest.gpu_turn import SMALL, Turns
 from loadtest.in_process import Bench
 

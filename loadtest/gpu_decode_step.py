@@ -1,6 +1,6 @@
 """One decode step of the whole model: as a bare CUDA graph, and inside a running engine, beside the floor.
 
-    python -m loadtest.gpu_step ../shared/models/llama-8b-shape
+    python -m loadtest.gpu_decode_step ../shared/models/llama-8b-shape
 
 Llama-8B shape, random weights, bf16, about 1,024 tokens of context a sequence. The floor is the bytes of weights and KV
 at 4.3 TB/s.
@@ -104,7 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="a folder with config.json and a tokenizer")
     parser.add_argument("--quick", action="store_true", help="only the batch sizes with a target")
-    parser.add_argument("--out", type=Path, default=RESULTS / "gpu_step.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "gpu_decode_step.json")
     options = parser.parse_args()
     sys.setswitchinterval(SWITCH_INTERVAL)
     kept, batches = Kept(options.out), list(MOST) if options.quick else list(FLOOR_MS)
