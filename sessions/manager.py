@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from sessions.digest import DigestChain
 from sessions.gate import Gate
 from sessions.open_turn import OpenTurn, Write
-from sessions.store import NotFound, Store
+from sessions.store import Store
 from sessions.turns import Conversation, Message, Turn, chain_messages
 
 EXPIRE_BATCH = 64
@@ -86,27 +86,25 @@ class SessionManager:
         """The chain of the longest prefix, ending in an answer, that was saved before; empty when there is
         none.
         """
-        for turn in await self._store.find(tenant, self._digests.prefixes(tenant, messages)):
-            try:
-                chain = await self._store.chain(turn)
-            except NotFound:  # expired since it was found
-                continue
+        digests = self._digests.prefixes(tenant, messages)
+        while chain := await self._store.find(tenant, digests):
             known = chain_messages(chain)
             if len(known) < len(messages) and known == tuple(messages[: len(known)]):  # a hash alone never decides
                 return chain
+            digests = digests[digests.index(chain[-1].digest) + 1 :]
         return []
 
     async def _still_there(self, tenant: str, chain: Sequence[Turn]) -> Conversation | None:
         """The chain's conversation, if it did not expire before it was kept and is this tenant's."""
         if not chain:
             return None
-        conversation = await self._store.use(chain[-1].conversation, self._clock())
+        conversation = await self._store.conversation(chain[-1].conversation)
         return conversation if conversation is not None and conversation.tenant == tenant else None
 
     @asynccontextmanager
     async def _keep(self, conversation: str | None) -> AsyncIterator[None]:
-        """Save a conversation from expiring. It is kept first and noted as used second: of an `expire` that
-        ran before the first, the second sees the outcome; one that runs after it passes the conversation by.
+        """Save a conversation from expiring. It is kept first and looked for second: of an `expire` that ran
+        before the first, the second sees the outcome; one that runs after it passes the conversation by.
         """
         if conversation is None:
             yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Collection, Sequence
@@ -32,7 +33,7 @@ CHAIN = f"""
     SELECT {", ".join(f"turns.{column}" for column in TURN_COLUMNS.split(", "))}
     FROM chain JOIN turns ON turns.number = chain.number ORDER BY depth DESC
 """
-USE = f"UPDATE conversations SET used = max(used, ?) WHERE id = ? RETURNING {CONVERSATION_COLUMNS}"
+CONVERSATION = f"SELECT {CONVERSATION_COLUMNS} FROM conversations WHERE id = ?"
 SESSION = f"SELECT {CONVERSATION_COLUMNS} FROM conversations WHERE tenant = ? AND session = ?"
 FIND = """
     SELECT turns.id FROM turns JOIN conversations ON conversations.id = turns.conversation
@@ -81,8 +82,8 @@ class SqliteStore:
             raise
         return store
 
-    async def use(self, conversation: str, now: float) -> Conversation | None:
-        return await self._writer.run(_use, conversation, now)
+    async def conversation(self, conversation: str) -> Conversation | None:
+        return await self._reader.run(_conversation, conversation)
 
     async def session(self, tenant: str, session: str, now: float) -> Conversation | None:
         del now  # sessions do not expire here, and an opening that only reads waits for no writer
@@ -91,7 +92,7 @@ class SqliteStore:
     async def chain(self, turn: str) -> list[Turn]:
         return await self._reader.run(_chain, turn)
 
-    async def find(self, tenant: str, digests: Sequence[bytes]) -> list[str]:
+    async def find(self, tenant: str, digests: Sequence[bytes]) -> list[Turn]:
         return await self._reader.run(_find, tenant, digests) if digests else []
 
     async def add(self, conversation: Conversation, turn: Turn) -> None:
@@ -130,8 +131,8 @@ def _rows(connection: sqlite3.Connection, statement: str, *values: object) -> li
     return connection.execute(statement, values).fetchall()
 
 
-def _use(connection: sqlite3.Connection, conversation: str, now: float) -> Conversation | None:
-    return next(map(conversation_from_row, _rows(connection, USE, now, conversation)), None)
+def _conversation(connection: sqlite3.Connection, conversation: str) -> Conversation | None:
+    return next(map(conversation_from_row, _rows(connection, CONVERSATION, conversation)), None)
 
 
 def _session(connection: sqlite3.Connection, tenant: str, session: str) -> Conversation | None:
@@ -146,9 +147,12 @@ def _chain(connection: sqlite3.Connection, leaf: str) -> list[Turn]:
     return chain
 
 
-def _find(connection: sqlite3.Connection, tenant: str, digests: Sequence[bytes]) -> list[str]:
-    found = (row[0] for digest in digests for row in _rows(connection, FIND, digest, tenant))
-    return list(dict.fromkeys(found))
+def _find(connection: sqlite3.Connection, tenant: str, digests: Sequence[bytes]) -> list[Turn]:
+    for digest in digests:
+        for (turn,) in _rows(connection, FIND, digest, tenant):
+            with contextlib.suppress(NotFound):  # expired since it was found
+                return _chain(connection, turn)
+    return []
 
 
 def _add(connection: sqlite3.Connection, conversation: Conversation, turn: Turn) -> None:

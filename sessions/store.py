@@ -64,8 +64,8 @@ class Store(Protocol):
     @property
     def holds(self) -> Holds: ...
 
-    async def use(self, conversation: str, now: float) -> Conversation | None:
-        """Note that a conversation is in use now, and return it; None when there is none of this id."""
+    async def conversation(self, conversation: str) -> Conversation | None:
+        """The conversation of this id; None when there is none."""
 
     async def session(self, tenant: str, session: str, now: float) -> Conversation | None:
         """The conversation that a client gave this name; None when there is none. A store whose sessions expire
@@ -75,8 +75,10 @@ class Store(Protocol):
     async def chain(self, turn: str) -> list[Turn]:
         """The turns from the root to this one. Raises NotFound."""
 
-    async def find(self, tenant: str, digests: Sequence[bytes]) -> list[str]:
-        """For each digest that is known to this tenant, in the order given, the id of its newest turn."""
+    async def find(self, tenant: str, digests: Sequence[bytes]) -> list[Turn]:
+        """The chain of the newest turn of the first of these digests that is known to this tenant; empty when
+        none is.
+        """
 
     async def add(self, conversation: Conversation, turn: Turn) -> None:
         """Store a turn, and its conversation with its first turn. The session's leaf stays where it is.

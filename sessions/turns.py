@@ -57,8 +57,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
     session: the name that the client chose for it; None when it is only known by its messages.
     leaf: the turn that the session's next turn continues; always None without a session.
-    created, used: seconds since the epoch; `used` is the end of its latest turn, or where it can expire, the
-        start of a later one.
+    created, used: seconds since the epoch; `used` is the end of its latest turn.
     """
 
     id: str

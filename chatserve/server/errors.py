@@ -102,9 +102,9 @@ def shown(value: object) -> str:
     return text if len(text) <= ECHO_LIMIT else f"{text[:ECHO_LIMIT]}..."
 
 
-def error_body(error: ApiError) -> bytes:
-    """The error as JSON, for a response or for one event of a stream that has begun."""
-    return msgspec.json.encode(ErrorBody(ErrorDetail(error.message, error.type, error.param, error.code)))
+def error_body(error: ApiError) -> ErrorBody:
+    """The error for a response, or for one event of a stream that has begun."""
+    return ErrorBody(ErrorDetail(error.message, error.type, error.param, error.code))
 
 
 def error_response(error: ApiError) -> Response:
@@ -113,7 +113,7 @@ def error_response(error: ApiError) -> Response:
         headers["Connection"] = "close"  # what is left of the body may never come
     if isinstance(error, Unavailable | TooBusy):
         headers["Retry-After"] = "1"
-    return Response(error_body(error), error.status, headers, media_type="application/json")
+    return Response(msgspec.json.encode(error_body(error)), error.status, headers, media_type="application/json")
 
 
 async def answer_api_error(_request: Request, error: Exception) -> Response:
@@ -134,7 +134,9 @@ async def answer_http_error(request: Request, error: Exception) -> Response:
         response.headers["Allow"] = (error.headers or {}).get("Allow", "")
         return response
     plain = ApiError(http.HTTPStatus(error.status_code).phrase)
-    return Response(error_body(plain), error.status_code, error.headers, media_type="application/json")
+    return Response(
+        msgspec.json.encode(error_body(plain)), error.status_code, error.headers, media_type="application/json"
+    )
 
 
 async def answer_bug(_request: Request, _error: Exception) -> Response:

@@ -22,9 +22,9 @@ _PLACE: Final = "\ue000\ue001"
 """Stands where a text comes. It is looked for last in the chunk, after all that anybody may have chosen."""
 
 
-def event(chunk: ChatChunk | TextCompletion) -> bytes:
-    """A chunk as an event; JSON escapes line ends."""
-    return b"data: " + _encode(chunk) + b"\n\n"
+def event(value: msgspec.Struct) -> bytes:
+    """A value as an event; JSON escapes line ends."""
+    return b"data: " + _encode(value) + b"\n\n"
 
 
 class TextEvent:

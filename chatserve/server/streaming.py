@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from chatserve.server.disconnect import gone
 from chatserve.server.errors import ApiError, error_body
+from chatserve.server.frames import event
 from chatserve.server.limits import ServerLimits
 from chatserve.server.request_log import body_send
 from chatserve.server.turn import Turn
@@ -127,9 +128,3 @@ async def _first_of(*works: Coroutine[Any, Any, None]) -> None:
         await asyncio.wait(tasks)
     for task in done:
         task.result()
-
-
-def event(line: bytes) -> bytes:
-    """A line of JSON as an event."""
-    assert b"\n" not in line, "JSON escapes line ends"
-    return b"data: " + line + b"\n\n"

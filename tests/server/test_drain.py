@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import socket
 import time
 
 import httpx
 import pytest
 
-from chatserve.server.binding import CannotBind, bind
+from chatserve.server.binding import CannotBind, bind, bind_several
 from chatserve.server.serve import DrainLimits, serve
 from tests.server.conftest import ANSWER
 from tests.server.running_server import MODEL, Parts, serving
@@ -162,6 +164,32 @@ async def test_a_taken_port_is_known_at_once_and_named() -> None:
     assert time.perf_counter() - began < 1
     listening.close()
     bind("127.0.0.1", port).close()
+
+
+async def test_several_sockets_share_a_port_evenly_and_let_nobody_else_in() -> None:
+    sockets = bind_several("127.0.0.1", 0, 3)
+    port = sockets[0].getsockname()[1]
+    for count in (1, 3):
+        with pytest.raises(CannotBind, match=f"Port {port} of 127.0.0.1 is taken"):
+            bind_several("127.0.0.1", port, count)
+    clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(120)]
+    accepted = [0, 0, 0]
+    for number, listening in enumerate(sockets):
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                listening.accept()[0].close()
+                accepted[number] += 1
+    assert sum(accepted) == 120
+    assert min(accepted) > 10
+    for each in (*sockets, *clients):
+        each.close()
+
+
+async def test_a_port_that_another_program_has_is_not_shared() -> None:
+    other = bind("127.0.0.1", 0)
+    with pytest.raises(CannotBind, match="is taken by another program"):
+        bind_several("127.0.0.1", other.getsockname()[1], 2)
+    other.close()
 
 
 async def test_a_port_is_free_again_right_after_a_server_with_open_connections(parts: Parts) -> None:

@@ -83,7 +83,7 @@ async def test_a_turn_cancelled_at_any_call_of_the_store_is_whole_or_absent(
     digest = SessionManager(store)._digests
     asked = digest.extend(first.digest, [Q2, Message("assistant", "b")])
     stored = await store.find("t", [asked])
-    assert len(stored) == len(kept) == len(started)
+    assert bool(stored) == len(kept) == len(started)
     assert len(manager._gate) == len(store.holds) == 0
     async with asyncio.timeout(5), manager.session("t", "s", []) as following:
         moved = bool(started) and kind == "session"

@@ -109,7 +109,7 @@ async def test_a_turn_continues_a_turn_of_its_own_conversation_only(store: Sqlit
 
 
 async def test_what_is_not_there_is_said_to_be_not_there(store: SqliteStore) -> None:
-    assert await store.use("c", 1.0) is None
+    assert await store.conversation("c") is None
     assert await store.session("t", "s", 1.0) is None
     assert await store.find("t", [b"x"]) == []
     with pytest.raises(NotFound, match="no turn x"):
@@ -119,7 +119,7 @@ async def test_what_is_not_there_is_said_to_be_not_there(store: SqliteStore) -> 
 async def test_a_turn_is_found_by_its_own_tenant_only_even_if_two_digests_were_equal(store: SqliteStore) -> None:
     """A02"""
     await store.add(conversation(), turn("x"))
-    assert await store.find("t", [b"y", b"x"]) == ["x"]
+    assert await store.find("t", [b"y", b"x"]) == [turn("x")]
     assert await store.find("another", [b"y", b"x"]) == []
 
 
@@ -270,8 +270,8 @@ async def test_a_write_whose_caller_is_cancelled_while_it_waits_in_line_is_done_
     await asyncio.gather(*writes, return_exceptions=True)
     other.execute("ROLLBACK")
     other.close()
-    await store.use("c", 9.0)  # behind them in the same line
-    assert await store.find("t", [b"x", b"y", b"z"]) == ["x", "y", "z"]
+    await store.expire(0.0, [])  # behind them in the same line
+    assert [await store.find("t", [name.encode()]) for name in "xyz"] == [[turn(name)] for name in "xyz"]
 
 
 async def test_reads_go_on_and_turns_wait_while_another_program_writes(
