@@ -120,7 +120,7 @@ def lab(case: Case, device: str) -> Iterator[Lab]:
     manager = Manager(driver, layout, slots=slots, limit=slots * layout.slot_chunks)
     try:
         vtensors = [manager.create(length) for length in case.lengths]
-        kv = arena_view(layout, manager.arena, slots=slots, dtype=dtype, device=driver.dlpack_device)
+        kv = arena_view(layout, manager.arena, slots=manager.slots, dtype=dtype, device=driver.dlpack_device)
         for vtensor in vtensors:
             kv[vtensor.slot.index, : vtensor.rows].normal_()
         query = torch.randn(case.rows, case.heads, case.head_dim, dtype=dtype, device=place)

@@ -84,17 +84,10 @@ class Manager:
         """The first slot's address."""
         return self._operations.arena
 
-    def scratch(self) -> int:
-        """The index of a slot that nobody is given and whose first row is mapped, for rows that no one reads.
-
-        Raises DriverError.
-        """
-        return self._operations.scratch()
-
     @property
     def slots(self) -> int:
         """Slots of the arena, those that are kept back included."""
-        return len(self._operations.every_slot()) + 1
+        return 1 + len(self._operations.every_slot())
 
     @property
     def capacity(self) -> int:

@@ -18,6 +18,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+SCRATCH = 0
+"""The slot whose first row is mapped always and belongs to nobody: what a kernel writes there no one reads. With it the
+arena begins at an address that is mapped, as some who are handed its address insist on."""
+
+
 class OutOfChunks(MemoryError):
     """No chunk is free, none may be created, none can be evicted."""
 
@@ -29,8 +34,9 @@ class OutOfSlots(MemoryError):
 class Operations:
     """The paper's operations on one arena.
 
-    slots: how many. Two more are kept back: one to reach chunks that are mapped nowhere, then the scratch slot.
+    slots: how many. Two more are kept back: SCRATCH, the first, and one to reach chunks that are mapped nowhere.
     limit: chunks that may exist at once.
+    Raises DriverError.
     """
 
     def __init__(self, driver: Driver, layout: KVLayout, *, slots: int, limit: int) -> None:
@@ -40,19 +46,20 @@ class Operations:
         self.calls = 0
         self._arena_bytes = (slots + 2) * layout.slot_bytes
         self.arena = driver.reserve(self._arena_bytes)
+        self._scratch_bytes = -(-layout.token_stride // driver.granularity) * driver.granularity
+        self._scratch = self._map_scratch()
         self.pset = PSet()
         self.vset = VSet(self.arena, slots, layout.slot_bytes, layout.slot_chunks)
-        staging = Address(self.arena + slots * layout.slot_bytes)
-        self._staging = Slot(slots, staging, [None] * layout.slot_chunks)
+        staging = Address(self.arena + (slots + 1) * layout.slot_bytes)
+        self._staging = Slot(slots + 1, staging, [None] * layout.slot_chunks)
         self._staging_page = 0
-        self._scratch: Handle | None = None
 
     @property
     def driver(self) -> Driver:
         return self._driver
 
     def every_slot(self) -> tuple[Slot, ...]:
-        """All slots, the one for reaching unmapped chunks last."""
+        """All slots that chunks are mapped in, the one for reaching unmapped chunks last."""
         return (*self.vset, self._staging)
 
     def vAlloc(self) -> Slot:
@@ -65,28 +72,6 @@ class Operations:
     def vFree(self, slot: Slot) -> None:
         """Give a slot back; what is mapped there stays until it is in the way."""
         self.vset.give(slot)
-
-    def scratch(self) -> int:
-        """The index of a slot that nobody is given and whose first row is mapped, for rows that no one reads.
-
-        Its memory is the least that holds a row, outside the pSet, and is kept until `close`. Raises DriverError.
-        """
-        address, size = self._scratch_piece()
-        if self._scratch is None:
-            handle = self._call(self._driver.create, size)
-            try:
-                self._call(self._driver.map, address, size, handle, writable=True)
-            except DriverError:
-                self._call(self._driver.release, handle, size)
-                raise
-            self._scratch = handle
-            self._call(self._driver.clear, address, size).wait()
-        return self._staging.index + 1
-
-    def _scratch_piece(self) -> tuple[Address, int]:
-        granularity = self._driver.granularity
-        size = -(-self._layout.token_stride // granularity) * granularity
-        return Address(self._staging.address + self._layout.slot_bytes), size
 
     def pAlloc(self, slot: Slot, first: int, count: int, evict: Callable[[], bool]) -> list[Chunk]:
         """Chunks for `count` pages of a slot from page `first` on, each with one reference.
@@ -169,15 +154,27 @@ class Operations:
             for page, entry in enumerate(slot.pages):
                 if entry is not None:
                     self.Unmap(slot, page)
-        if self._scratch is not None:
-            address, size = self._scratch_piece()
-            self._call(self._driver.unmap, address, size)
-            self._call(self._driver.release, self._scratch, size)
-            self._scratch = None
+        self._call(self._driver.unmap, self.arena, self._scratch_bytes)
+        self._call(self._driver.release, self._scratch, self._scratch_bytes)
         for chunk in list(self.pset):
             self._call(self._driver.release, chunk.handle, self._layout.chunk_bytes)
         self._call(self._driver.unreserve, self.arena, self._arena_bytes)
         self._driver.close()
+
+    def _map_scratch(self) -> Handle:
+        """The least memory that holds a row, outside the pSet; without it nothing of the arena is kept."""
+        taken: list[Callable[[], None]] = [lambda: self._driver.unreserve(self.arena, self._arena_bytes)]
+        try:
+            handle = self._call(self._driver.create, self._scratch_bytes)
+            taken.append(lambda: self._driver.release(handle, self._scratch_bytes))
+            self._call(self._driver.map, self.arena, self._scratch_bytes, handle, writable=True)
+            taken.append(lambda: self._driver.unmap(self.arena, self._scratch_bytes))
+            self._call(self._driver.clear, self.arena, self._scratch_bytes).wait()
+        except DriverError:
+            for undo in reversed(taken):
+                undo()
+            raise
+        return handle
 
     def _map_page(self, slot: Slot, page: int, chunk: Chunk, *, writable: bool) -> bool:
         """Whether the page had to be mapped."""

@@ -115,10 +115,12 @@ class PSet:
 
 
 class VSet:
-    """Every slot of the arena, free or taken."""
+    """Every slot that a sequence can have, free or taken; their indices begin with 1, after the scratch slot."""
 
     def __init__(self, base: Address, slots: int, slot_bytes: int, slot_chunks: int) -> None:
-        self._slots = [Slot(index, Address(base + index * slot_bytes), [None] * slot_chunks) for index in range(slots)]
+        self._slots = [
+            Slot(index, Address(base + index * slot_bytes), [None] * slot_chunks) for index in range(1, slots + 1)
+        ]
         self._free: OrderedDict[int, Slot] = OrderedDict((slot.index, slot) for slot in self._slots)
 
     def __len__(self) -> int:

@@ -21,6 +21,7 @@ from vtensor.driver.registry import open_driver
 from vtensor.layout import KVLayout
 from vtensor.manager import Manager
 from vtensor.mapper import Mapper
+from vtensor.operations import SCRATCH
 from vtensor.view import arena_view
 
 SLOTS_PER_RUNNING = 4
@@ -95,7 +96,7 @@ def build_engine(
             worker,
             chunk_tokens=layout.chunk_tokens,
             most_rows=max_running,
-            scratch=manager.scratch(),
+            scratch=SCRATCH,
             progress=progress,
         )
     else:

@@ -60,4 +60,4 @@ def manager(make_manager: Callable[..., Manager]) -> Manager:
 @pytest.fixture
 def rows(manager: Manager, driver: Driver, layout: KVLayout) -> torch.Tensor:
     """[slots, rows, layers, 2, kv_heads, head_dim]: the arena as a model sees it."""
-    return arena_view(layout, manager.arena, slots=8, dtype=torch.float32, device=driver.dlpack_device)
+    return arena_view(layout, manager.arena, slots=manager.slots, dtype=torch.float32, device=driver.dlpack_device)

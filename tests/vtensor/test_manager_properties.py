@@ -49,7 +49,7 @@ class Acts(RuleBasedStateMachine):
             chunk_tokens=P,
         )
         self.manager = Manager(self.driver, layout, slots=4, limit=12, reserve=1)
-        view = arena_view(layout, self.manager.arena, slots=4, dtype=torch.float32, device=(1, 0))
+        view = arena_view(layout, self.manager.arena, slots=self.manager.slots, dtype=torch.float32, device=(1, 0))
         self.rows = view[..., 0, 0, 0, 0]
         self.running: dict[VTensor, tuple[str, list[int]]] = {}
 

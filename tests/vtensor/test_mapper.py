@@ -49,6 +49,7 @@ def make_mapper(slow: SlowDriver) -> Iterator[Callable[..., Mapper]]:
 
     def make(*, limit: int = 32, reserve: int = 0, idle_after: float = 0.05, keep: float | None = None) -> Mapper:
         manager = Manager(slow, layout, slots=4, limit=limit, reserve=reserve)
+        slow.threads.clear()
         mappers.append(Mapper(manager, idle_after=idle_after, keep_unused=keep))
         return mappers[-1]
 
@@ -116,7 +117,7 @@ def test_free_memory_goes_back_soon_after_the_last_act_and_recorded_prefixes_sta
     recorded, freed = (mapper.submit(lambda manager: manager.create(4 * P)).result() for _ in range(2))
     mapper.submit(lambda manager: manager.prefix_record(recorded, "", np.arange(2 * P, dtype=np.int32))).result()
     mapper.submit(lambda manager: manager.release(freed)).result()
-    wait_until(lambda: len(slow.handles) == 2 + 1)
+    wait_until(lambda: slow.chunks == 2 + 1)
     stats = mapper.submit(lambda manager: manager.stats()).result()
     assert (stats.private_chunks, stats.free_chunks) == (2, 1)
 
@@ -128,14 +129,14 @@ def test_memory_that_is_watched_all_the_time_goes_back_as_soon(
     vtensor = mapper.submit(lambda manager: manager.create(P)).result()
     mapper.submit(lambda manager: manager.release(vtensor)).result()
     wait_until(lambda: mapper.look(lambda manager: manager.stats()).result().free_chunks == 0)
-    assert not slow.handles
+    assert slow.chunks == 0
 
 
 def test_a_prefix_unused_for_too_long_is_forgotten(make_mapper: Callable[..., Mapper], slow: SlowDriver) -> None:
     mapper = make_mapper(keep=0.05)
     vtensor = mapper.submit(lambda manager: manager.create(P)).result()
     mapper.submit(lambda manager: manager.prefix_record(vtensor, "", np.arange(P, dtype=np.int32))).result()
-    wait_until(lambda: not slow.handles)
+    wait_until(lambda: slow.chunks == 0)
 
 
 def test_a_broken_invariant_ends_the_mapper_and_is_told_to_everyone(slow: SlowDriver) -> None:

@@ -77,6 +77,11 @@ class WatchedDriver:
     def close(self) -> None:
         self._real.close()
 
+    @property
+    def chunks(self) -> int:
+        """Handles that are not the scratch slot's."""
+        return len(self.handles) - 1
+
     def assert_nothing_left(self) -> None:
         assert not self.handles, "handles leaked"
         assert not self.mapped, "mappings leaked"
