@@ -10,7 +10,7 @@ from torch.nn.functional import linear
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
-from chatserve.model.matvec_triton import GATED_TILING, TILING, MatvecTiling, TritonMatvecs
+from chatserve.model.matvec_triton import MatvecTiling, TritonMatvecs
 from chatserve.model.ops_torch import TorchMatvecs
 from loadtest.gpu_clock import copies, microseconds, relative_error
 
@@ -73,13 +73,14 @@ def tune_products() -> dict[str, dict[str, list[str]]]:
     """The five fastest tilings of each shape, and what could not be compiled."""
     shapes = [(8, 512, 4, 1), (4, 2048, 4, 1), (2, 4096, 8, 1), (16, 512, 8, 1), (1, 4096, 4, 1), (2, 1024, 2, 1)]
     shapes += [(8, 512, 4, 3), (8, 512, 4, 5), (4, 1024, 4, 4), (16, 512, 8, 4), (4, 512, 2, 5)]
-    tilings = {TILING, GATED_TILING} | {MatvecTiling(*shape) for shape in shapes}
+    shapes += [(4, 4096, 8, 1), (2, 2048, 4, 1), (1, 2048, 2, 1), (8, 1024, 4, 1)]
+    tilings = [MatvecTiling(*shape) for shape in shapes]
     best: dict[str, dict[str, list[str]]] = {}
     for name, (out, inner) in SHAPES.items():
         many, call = weights(name), call_of(name)
         timed, refused = [], []
         for one in tilings:
-            ops = TritonMatvecs(one, one)
+            ops = TritonMatvecs(one)
             try:
                 timed.append((microseconds([partial(call, ops, w) for w in many]), one))
             except (CompilationError, OutOfResources, PTXASError) as error:

@@ -13,17 +13,26 @@ import torch
 import triton
 import triton.language as tl
 
+from chatserve.model.early_launch import await_previous, launch_options, let_next_start
+
 TILE = 2048
 """Tokens a program looks at."""
+
+PHILOX_ROUNDS = tl.constexpr(7)
+"""The fewest with which the generator passes every test of its authors."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawWorkspace:
-    """The best of each tile of each row: scores, logits float32 and tokens int32, [most_rows, tiles] each."""
+    """The best of each tile of each row: scores, logits float32 and tokens int32, [most_rows, tiles] each.
+
+    early: kernels start while the ones before them end, where the device can.
+    """
 
     scores: torch.Tensor
     logits: torch.Tensor
     tokens: torch.Tensor
+    early: bool = True
 
     @staticmethod
     def of(most_rows: int, vocab: int, device: torch.device) -> DrawWorkspace:
@@ -55,6 +64,7 @@ def draw_tokens(
     assert rows <= len(workspace.scores)
     assert tiles == workspace.scores.shape[1]
     drawn = torch.empty(rows, dtype=torch.int64, device=logits.device)
+    options = launch_options(workspace.early, logits.device)
     best_of_tile_kernel[(tiles, rows)](
         logits,
         temperatures,
@@ -67,6 +77,7 @@ def draw_tokens(
         TILES=tiles,
         TILE=TILE,
         num_warps=4,
+        **options,
     )
     best_of_row_kernel[(rows,)](
         workspace.scores,
@@ -78,6 +89,7 @@ def draw_tokens(
         TILES=tiles,
         TILES_TILE=triton.next_power_of_2(tiles),
         num_warps=1,
+        **options,
     )
     return drawn
 
@@ -94,8 +106,11 @@ def best_of_tile_kernel(
     VOCAB: tl.constexpr,
     TILES: tl.constexpr,
     TILE: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """The token of the best score in one tile of one row, and the best logit there: infinite if any is not a number."""
+    let_next_start(EARLY)
+    await_previous(EARLY)
     tile = tl.program_id(0)
     row = tl.program_id(1)
     token = tile * TILE + tl.arange(0, TILE)
@@ -103,20 +118,26 @@ def best_of_tile_kernel(
     logit = logit.to(tl.float32)
     temperature = tl.load(temperatures + row)
     known = tl.where(logit == logit, logit, float("inf"))
+    highest = tl.max(known, 0)
+    # Of exp(logits / T) / q, relative to the tile's best logit, only the largest's logarithm is wanted.
+    level = tl.where((highest < float("inf")) & (highest > float("-inf")), highest, 0.0)
     score = known
     if temperature > 0.0:
-        score = known / temperature - tl.log(_exponential(tl.load(keys + row), tile, TILE))
-    place = row * TILES + tile
+        chance = tl.exp2((known - level) / temperature * 1.4426950408889634)
+        score = chance / _exponential(tl.load(keys + row), tile, TILE)
     best, at = tl.max(score, 0, return_indices=True)
+    if temperature > 0.0:
+        best = level / temperature + tl.log(best)
+    place = row * TILES + tile
     tl.store(best_scores + place, best)
     tl.store(best_tokens + place, tile * TILE + at)
-    tl.store(best_logits + place, tl.max(known, 0))
+    tl.store(best_logits + place, highest)
 
 
 @triton.jit
 def _exponential(key, tile, TILE: tl.constexpr):
     """An exponential of each token of a tile. One count of the generator gives those of four neighbours."""
-    a, b, c, d = tl.rand4x(key, tile * (TILE // 4) + tl.arange(0, TILE // 4))
+    a, b, c, d = tl.rand4x(key, tile * (TILE // 4) + tl.arange(0, TILE // 4), n_rounds=PHILOX_ROUNDS)
     uniform = tl.interleave(tl.interleave(a, c), tl.interleave(b, d))
     uniform = tl.maximum(uniform, 2.3283064365386963e-10)  # 2 ** -32: its logarithm is wanted
     # The smallest decide who wins, and 1 - u would round them away.
@@ -125,8 +146,18 @@ def _exponential(key, tile, TILE: tl.constexpr):
 
 @triton.jit
 def best_of_row_kernel(
-    best_scores, best_logits, best_tokens, slots, drawn, last_tokens, TILES: tl.constexpr, TILES_TILE: tl.constexpr
+    best_scores,
+    best_logits,
+    best_tokens,
+    slots,
+    drawn,
+    last_tokens,
+    TILES: tl.constexpr,
+    TILES_TILE: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    let_next_start(EARLY)
+    await_previous(EARLY)
     row = tl.program_id(0)
     tile = tl.arange(0, TILES_TILE)
     place = row * TILES + tile

@@ -7,6 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
+from chatserve.model.early_launch import await_previous, launch_options, let_next_start
 from chatserve.model.step import StepRows
 
 HEADS_TILE = 16
@@ -16,18 +17,24 @@ GATED_TILE = 1024
 
 
 class TritonOps:
-    """See Ops. Rows are dense; the arena's views may have any strides, but for a dense last dimension."""
+    """See Ops. Rows are dense; the arena's views may have any strides, but for a dense last dimension.
+
+    early: kernels start while the ones before them end, where the device can.
+    """
+
+    def __init__(self, *, early: bool = True) -> None:
+        self._early = early
 
     def norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         normed = torch.empty_like(x)
-        _norm(x, None, weight, eps, normed, normed)
+        _norm(x, None, weight, eps, normed, normed, self._early)
         return normed
 
     def add_norm(
         self, x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         normed, total = torch.empty_like(x), torch.empty_like(x)
-        _norm(x, residual, weight, eps, normed, total)
+        _norm(x, residual, weight, eps, normed, total, self._early)
         return normed, total
 
     def rope_write(
@@ -70,6 +77,7 @@ class TritonOps:
             K_NORM=k_norm is not None,
             HEADS_TILE=HEADS_TILE,
             num_warps=4,
+            **launch_options(self._early, qkv.device),
         )
         return query
 
@@ -78,7 +86,9 @@ class TritonOps:
         assert gate_up.is_contiguous()
         output = torch.empty(rows, inter, dtype=gate_up.dtype, device=gate_up.device)
         tile = min(GATED_TILE, triton.next_power_of_2(inter))
-        gated_kernel[(triton.cdiv(inter, tile), rows)](gate_up, output, INTER=inter, TILE=tile, num_warps=4)
+        gated_kernel[(triton.cdiv(inter, tile), rows)](
+            gate_up, output, INTER=inter, TILE=tile, num_warps=4, **launch_options(self._early, gate_up.device)
+        )
         return output
 
 
@@ -89,6 +99,7 @@ def _norm(
     eps: float,
     normed: torch.Tensor,
     total: torch.Tensor,
+    early: bool,
 ) -> None:
     rows, hidden = x.shape
     assert x.is_contiguous()
@@ -105,17 +116,31 @@ def _norm(
         TILE=tile,
         ADD=residual is not None,
         num_warps=min(16, max(1, tile // 512)),
+        **launch_options(early, x.device),
     )
 
 
 @triton.jit
-def norm_kernel(x, residual, weight, normed, total, eps, HIDDEN: tl.constexpr, TILE: tl.constexpr, ADD: tl.constexpr):
+def norm_kernel(
+    x,
+    residual,
+    weight,
+    normed,
+    total,
+    eps,
+    HIDDEN: tl.constexpr,
+    TILE: tl.constexpr,
+    ADD: tl.constexpr,
+    EARLY: tl.constexpr,
+):
     """One row a program."""
+    let_next_start(EARLY)
     start = tl.program_id(0).to(tl.int64) * HIDDEN
     at = tl.arange(0, TILE)
     there = at < HIDDEN
-    row = tl.load(x + start + at, mask=there, other=0.0)
     scale = tl.load(weight + at, mask=there, other=0.0)
+    await_previous(EARLY)
+    row = tl.load(x + start + at, mask=there, other=0.0)
     if ADD:
         other = tl.load(residual + start + at, mask=there, other=0.0)
         row = (row.to(tl.float32) + other.to(tl.float32)).to(row.dtype)
@@ -155,8 +180,11 @@ def rope_write_kernel(
     Q_NORM: tl.constexpr,
     K_NORM: tl.constexpr,
     HEADS_TILE: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Some heads of one token, of queries, keys and values as they come; a head as its two halves."""
+    let_next_start(EARLY)
+    await_previous(EARLY)
     HALF: tl.constexpr = DIM // 2
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1) * HEADS_TILE + tl.arange(0, HEADS_TILE)[:, None]
@@ -208,7 +236,9 @@ def _head_normed(first, second, weight, at, chosen, eps, DIM: tl.constexpr):
 
 
 @triton.jit
-def gated_kernel(gate_up, output, INTER: tl.constexpr, TILE: tl.constexpr):
+def gated_kernel(gate_up, output, INTER: tl.constexpr, TILE: tl.constexpr, EARLY: tl.constexpr):
+    let_next_start(EARLY)
+    await_previous(EARLY)
     row = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * TILE + tl.arange(0, TILE)
     there = at < INTER

@@ -88,7 +88,7 @@ PRODUCTS = [(TILINGS[0], 10, 128), (TILINGS[1], 20, 200), (TILINGS[2], 5, 1000)]
 def test_matvec_and_norm_matvec(
     out: int, inner: int, tiling: MatvecTiling, dtype: torch.dtype, device: torch.device
 ) -> None:
-    ops = TritonMatvecs(tiling, tiling)
+    ops = TritonMatvecs(tiling)
     x, residual, norm, weight = (
         randn(*shape, device=device, dtype=dtype) for shape in ((1, inner), (1, inner), (inner,), (out, inner))
     )
@@ -112,7 +112,7 @@ def test_norm_gated_matvec(
     x, residual, norm, weight = (
         randn(*shape, device=device, dtype=dtype) for shape in ((1, inner), (1, inner), (inner,), (2 * inter, inner))
     )
-    opened, total = TritonMatvecs(tiling, tiling).norm_gated_matvec(x, residual, norm, 1e-5, weight)
+    opened, total = TritonMatvecs(tiling).norm_gated_matvec(x, residual, norm, 1e-5, weight)
     assert same(total, x + residual)
     gate, up = linear(TorchOps().norm(total.double(), norm.double(), 1e-5), weight.double()).chunk(2, dim=-1)
     assert opened.shape == (1, inter)
