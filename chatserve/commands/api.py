@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,7 @@ async def serve_api(
     store = await SqliteStore.open(Path(api.sessions))
     manager, running = SessionManager(store), RunningTurns()
     app = create_app(engine, tokenizer, ChatPrompt(tokenizer), manager, running, model_name=api.name, tally=tally)
+    gc.freeze()  # what was loaded stays: no collection need look at it again, in the middle of a stream
     expiry = asyncio.create_task(forget_the_old(manager, api.history_ttl))
     try:
         await serve(

@@ -40,7 +40,10 @@ def main() -> int:
 async def work(start: WorkerStart) -> None:
     """Serve until told to leave, by a signal or by the supervisor's end."""
     client, signals = EngineClient(start.client), ExitSignals()
-    following = asyncio.create_task(follow(await standard_input(), client, signals))
+    tasks = [
+        asyncio.create_task(follow(await standard_input(), client, signals)),
+        asyncio.create_task(leave_if_broken(client, signals)),
+    ]
     try:
         await serve_api(
             start.api,
@@ -52,7 +55,8 @@ async def work(start: WorkerStart) -> None:
             tally=Tally(rows=start.rows, row=start.row, file=start.tally),
         )
     finally:
-        following.cancel()
+        for task in tasks:
+            task.cancel()
 
 
 async def standard_input() -> asyncio.StreamReader:
@@ -71,8 +75,13 @@ async def follow(lines: asyncio.StreamReader, client: EngineClient, signals: Exi
             client.detach()
         else:
             client.attach(said.endpoint)
-    signals.note()
-    signals.note()
+    signals.note_twice()
+
+
+async def leave_if_broken(client: EngineClient, signals: ExitSignals) -> None:
+    """A process that cannot read what the engine says makes room for another one."""
+    await client.broken.wait()
+    signals.note_twice()
 
 
 def report(message: FromWorker) -> None:

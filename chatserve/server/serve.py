@@ -73,6 +73,11 @@ class ExitSignals:
             self.second.set()
         self.first.set()
 
+    def note_twice(self) -> None:
+        """There is nothing to wait for."""
+        self.note()
+        self.note()
+
 
 class _Server(uvicorn.Server):
     """Leaves signals to ExitSignals: uvicorn would stop to listen on the first, and its streams would be cut."""

@@ -71,13 +71,20 @@ class TurnStream(Response):
             left = writer.since + limit - now()
             if left > 0:
                 await asyncio.sleep(left)
-            elif writer.sending:
+            elif writer.sending or not await self._ping(writer):
                 break
-            else:
-                await asyncio.wait((asyncio.ensure_future(writer.send(_PING)),), timeout=self._limits.send_seconds)
         logger.warning(
             "turn %s: its reader took nothing for %s s and was let go", self._turn.id, self._limits.send_seconds
         )
+
+    async def _ping(self, writer: _Writer) -> bool:
+        """Whether it could be sent."""
+        try:
+            async with asyncio.timeout(self._limits.send_seconds):
+                await writer.send(_PING)
+        except TimeoutError:
+            return False
+        return True
 
 
 class _Writer:

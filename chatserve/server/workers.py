@@ -120,6 +120,8 @@ class Workers:
             *self._command, stdin=PIPE, stdout=PIPE, start_new_session=True, pass_fds=(listening, self._tally)
         )
         try:
+            if self._leaving:  # it was told to all while this one started
+                process.terminate()
             _write(process, self._start(place, name))
             if self._engine is not None:
                 _write(process, EngineAt(endpoint=self._engine))
