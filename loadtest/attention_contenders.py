@@ -32,7 +32,7 @@ def over_slots(kernel: Kernel, lab: Lab, case: Case) -> Attend:
 
 def fa3_slots(lab: Lab, case: Case) -> Attend:
     """The server's kernel for prompt rows."""
-    return over_slots(Fa3Kernel(lab.kv, _operator(lab)), lab, case)
+    return over_slots(Fa3Kernel(lab.kv, _operator(lab), lab.query.shape[1]), lab, case)
 
 
 def fa3_contiguous(lab: Lab, case: Case) -> Attend:

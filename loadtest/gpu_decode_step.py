@@ -19,8 +19,8 @@ import torch
 
 from chatserve.engine.process import SWITCH_INTERVAL
 from chatserve.model.batch import Batch, Sample
+from chatserve.model.decode_graphs import DecodeGraphs
 from chatserve.model.draw_triton import DrawWorkspace
-from chatserve.model.graphs import DecodeGraphs
 from chatserve.model.kernels import choose_kernels
 from chatserve.model.loader import LoadedModel
 from chatserve.model.sampling import SamplingParams
@@ -29,6 +29,7 @@ from loadtest.engine_watch import EngineWatch
 from loadtest.in_process import Bench
 from loadtest.kept import RESULTS, Kept, say
 from loadtest.kernel_clock import event_seconds
+from vtensor.operations import SCRATCH
 
 CONTEXT = 1_024
 FLOOR_MS = {1: 3.37, 8: 3.59, 64: 5.34, 256: 11.33}
@@ -53,8 +54,8 @@ def bare_graph_ms(model: LoadedModel, batch: int) -> float:
         newest = torch.zeros(len(sequences.kv), dtype=torch.int64, device=model.device)
         workspace = DrawWorkspace.of(batch, spec.vocab_size, model.device)
         network = model.weights.over(sequences.kv)
-        graphs = DecodeGraphs(network, decode, workspace, newest=newest, scratch=0)
-        graphs.capture([batch], lambda _done, _all: None)
+        graphs = DecodeGraphs(network, decode, workspace, newest=newest, scratch=SCRATCH)
+        graphs.capture(batch, torch.cuda.graph_pool_handle())
         step = greedy(sequences, case)
 
         def replays() -> None:

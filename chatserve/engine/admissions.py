@@ -12,6 +12,9 @@ from chatserve.engine.request import Request, Status
 from chatserve.engine.scheduler import Scheduler
 from vtensor.manager import Admitted
 
+AT_ONCE = 16
+"""Requests in one question: the first of a crowd compute while memory is found for the others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -49,7 +52,7 @@ class Admissions:
 
     def ask(self) -> None:
         """Ask for everyone who may start now, unless that is under way or of no use."""
-        chosen = [] if self.pending or self.short else self._scheduler.admissible()
+        chosen = [] if self.pending or self.short else self._scheduler.admissible()[:AT_ONCE]
         if not chosen:
             return
         for request in chosen:

@@ -45,7 +45,7 @@ class DeviceDefaults:
 
 DEFAULTS = {
     "cpu": DeviceDefaults("host", max_running=16, step_tokens=512, kv_share=0.5, depth=1),
-    "cuda": DeviceDefaults("cuda", max_running=256, step_tokens=8192, kv_share=0.9, depth=2),
+    "cuda": DeviceDefaults("cuda", max_running=256, step_tokens=2048, kv_share=0.9, depth=2),
 }
 
 

@@ -72,10 +72,15 @@ def plan_work(counts: Sequence[int], lengths: Sequence[int], *, group: int, kv_h
 
 
 class Fa3Kernel:
-    """kv: the arena [slots, rows, layers, 2, kv_heads, head_dim], of which a slot is mapped in multiples of TILE."""
+    """kv: the arena [slots, rows, layers, 2, kv_heads, head_dim], of which a slot is mapped in multiples of TILE.
 
-    def __init__(self, kv: torch.Tensor, operator: Operator) -> None:
+    heads: of a query.
+    """
+
+    def __init__(self, kv: torch.Tensor, operator: Operator, heads: int) -> None:
         self._kv = KVRows(kv)
+        self._kv_heads = kv.shape[-2]
+        self._group = heads // self._kv_heads
         self._operator = operator
         self._processors = torch.cuda.get_device_properties(kv.device).multi_processor_count
 
@@ -93,47 +98,61 @@ class Fa3Kernel:
         return None
 
     def step(self, batch: Batch) -> Fa3Step:
-        """See Kernel."""
-        return Fa3Step(self._kv, self._operator, self._processors, batch)
+        """See Kernel. Where each sequence's queries begin, its length and its slot are copied to the device at once."""
+        counts = batch.counts
+        lengths = [start + count for start, count in zip(batch.starts, counts, strict=True)]
+        firsts = list(itertools.accumulate(counts, initial=0))
+        numbers = torch.tensor([*firsts, *lengths, *batch.slots], dtype=torch.int32, pin_memory=True)
+        on_device = numbers.to(self._kv.arena.device, non_blocking=True)
+        parts = on_device.split_with_sizes([len(counts) + 1, len(counts), len(counts)])
+        plan = plan_work(counts, lengths, group=self._group, kv_heads=self._kv_heads, processors=self._processors)
+        return Fa3Step(self._kv, self._operator, *parts, most_new=max(counts), plan=plan)
+
+    def captured(self, firsts: torch.Tensor, lengths: torch.Tensor, slots: torch.Tensor, *, most_new: int) -> Fa3Step:
+        """A step whose numbers are read when it is replayed: int32 [sequences + 1], [sequences], [sequences].
+
+        most_new: rows of the step. The kernel splits a sequence as far as its length is worth it, up to what is said
+        here, so this is as much as keeps the device busy if all rows are of one sequence.
+        """
+        items = self._kv_heads * -(-most_new * self._group // TILE)
+        plan = WorkPlan(splits=max(1, min(self._processors // items, MOST_SPLITS)), pack=True)
+        return Fa3Step(self._kv, self._operator, firsts, lengths, slots, most_new=most_new, plan=plan)
 
 
 class Fa3Step:
-    """One step: where each sequence's queries begin, its length and its slot, copied to the device at once."""
+    """One step. firsts: where each sequence's queries begin, and where the last one's end."""
 
-    def __init__(self, kv: KVRows, operator: Operator, processors: int, batch: Batch) -> None:
+    def __init__(
+        self,
+        kv: KVRows,
+        operator: Operator,
+        firsts: torch.Tensor,
+        lengths: torch.Tensor,
+        slots: torch.Tensor,
+        *,
+        most_new: int,
+        plan: WorkPlan,
+    ) -> None:
         self._kv = kv
         self._operator = operator
-        self._processors = processors
-        self._counts = batch.counts
-        self._lengths = [start + count for start, count in zip(batch.starts, batch.counts, strict=True)]
-        self._most_new = max(2, *batch.counts)  # at 1 it would compute without a mask, in larger tiles
-        self._plan: WorkPlan | None = None
-        firsts = list(itertools.accumulate(batch.counts, initial=0))
-        numbers = torch.tensor([*firsts, *self._lengths, *batch.slots], dtype=torch.int32, pin_memory=True)
-        on_device = numbers.to(kv.arena.device, non_blocking=True)
-        sequences = len(batch.counts)
-        self._firsts, self._used, self._slots = on_device.split_with_sizes([sequences + 1, sequences, sequences])
+        self._firsts = firsts
+        self._lengths = lengths
+        self._slots = slots
+        self._most_new = max(2, most_new)  # at 1 it would compute without a mask, in larger tiles
+        self._plan = plan
 
     def attend(self, layer: int, query: torch.Tensor, scale: float) -> torch.Tensor:
         """See StepAttention."""
-        plan = self._plan or self._choose(query.shape[1])
         return self._operator(
             query,
             self._kv.keys[layer],
             self._kv.values[layer],
             cu_seqlens_q=self._firsts,
-            seqused_k=self._used,
+            seqused_k=self._lengths,
             max_seqlen_q=self._most_new,
             kv_batch_idx=self._slots,
             softmax_scale=scale,
             is_causal=True,
-            num_splits=plan.splits,
-            pack_gqa=plan.pack,
+            num_splits=self._plan.splits,
+            pack_gqa=self._plan.pack,
         )[0]
-
-    def _choose(self, heads: int) -> WorkPlan:
-        kv_heads = self._kv.arena.shape[-2]
-        self._plan = plan_work(
-            self._counts, self._lengths, group=heads // kv_heads, kv_heads=kv_heads, processors=self._processors
-        )
-        return self._plan

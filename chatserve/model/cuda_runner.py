@@ -12,21 +12,24 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 import torch
 
+from chatserve.model.attention_fa3 import Fa3Kernel
 from chatserve.model.batch import Batch, Sample
+from chatserve.model.decode_graphs import DecodeGraphs
 from chatserve.model.device_inputs import device_inputs, to_device
 from chatserve.model.draw_triton import DrawWorkspace
 from chatserve.model.errors import BadLogits
 from chatserve.model.fused import FusedWeights
-from chatserve.model.graphs import DecodeGraphs, Outcome, draw, ladder
+from chatserve.model.graphs import Outcome, StepGraphs, capture_all, draw
 from chatserve.model.kernels import choose_kernels
 from chatserve.model.loader import LoadedModel
 from chatserve.model.runner import Launched, checked
 from chatserve.model.sampler import is_plain, sample
 from chatserve.model.step import Kernel, Network
+from chatserve.model.turn_graphs import TurnGraphs
 
 
 class CudaRunner:
-    """newest: int64 [slots], on the device.  graphs: None where the network cannot be captured.
+    """newest: int64 [slots], on the device.  graphs: none where the network cannot be captured.
 
     worker: one thread; the runner's own from now on.
     """
@@ -35,7 +38,7 @@ class CudaRunner:
         self,
         network: Network,
         kernel: Kernel,
-        graphs: DecodeGraphs | None,
+        graphs: Sequence[StepGraphs],
         workspace: DrawWorkspace,
         *,
         newest: torch.Tensor,
@@ -79,8 +82,9 @@ class CudaRunner:
 
     def _step(self, batch: Batch) -> torch.Tensor:
         """The token of each sample, on the device."""
-        if self._graphs is not None and self._graphs.fits(batch):
-            return self._choose_others(self._graphs.replay(batch), batch.samples)
+        graphs = next((each for each in self._graphs if each.fits(batch)), None)
+        if graphs is not None:
+            return self._choose_others(graphs.replay(batch), batch.samples)
         inputs = device_inputs(batch, self._newest)
         logits = self._network.logits(inputs.rows, self._kernel.step(batch), inputs.sampled)
         if not batch.samples:
@@ -127,8 +131,11 @@ def open_runner(
         network = model.weights.over(kv)
         newest = torch.zeros(len(kv), dtype=torch.int64, device=model.device)
         workspace = DrawWorkspace.of(most_rows, spec.vocab_size, model.device)
-        graphs = None
-        if kernels.decode is not None and isinstance(model.weights, FusedWeights):
-            graphs = DecodeGraphs(network, kernels.decode, workspace, newest=newest, scratch=scratch)
-            graphs.capture(ladder(most_rows), progress)
+        graphs: list[StepGraphs] = []
+        if isinstance(model.weights, FusedWeights):
+            if kernels.decode is not None:
+                graphs.append(DecodeGraphs(network, kernels.decode, workspace, newest=newest, scratch=scratch))
+            if isinstance(kernels.prompts, Fa3Kernel):
+                graphs.append(TurnGraphs(network, kernels.prompts, workspace, newest=newest, scratch=scratch))
+        capture_all(graphs, most_rows, progress)
     return CudaRunner(network, kernels.step, graphs, workspace, newest=newest, worker=worker)

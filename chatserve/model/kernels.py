@@ -22,9 +22,10 @@ DECODE = "chatserve.model.attention_decode"
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """step: for any step.  decode: for sequences of one new row, in a graph too; None where there is none."""
+    """step: for any step.  prompts: for prompt rows.  decode: for sequences of one new row, where there is one."""
 
     step: Kernel
+    prompts: Kernel
     decode: DecodeRows | None
 
 
@@ -42,21 +43,22 @@ def choose_kernels(kv: torch.Tensor, *, heads: int, chunk_tokens: int, most_rows
     heads: of a query.  chunk_tokens: rows mapped at a time.  most_rows: sequences in a step.
     """
     if kv.device.type != "cuda":
-        return Kernels(make_kernel(kv), None)
-    prompts = prompt_kernel(kv, chunk_tokens)
+        kernel = make_kernel(kv)
+        return Kernels(kernel, kernel, None)
+    prompts = prompt_kernel(kv, heads, chunk_tokens)
     decode = decode_kernel(kv, heads, most_rows)
     if decode is None:
-        return Kernels(prompts, None)
-    return Kernels(MixedKernel(decode, prompts, kv.device), decode)
+        return Kernels(prompts, prompts, None)
+    return Kernels(MixedKernel(decode, prompts, kv.device), prompts, decode)
 
 
-def prompt_kernel(kv: torch.Tensor, chunk_tokens: int) -> Kernel:
+def prompt_kernel(kv: torch.Tensor, heads: int, chunk_tokens: int) -> Kernel:
     """FlashAttention-3, FlashAttention-2, or torch's own attention at last."""
     against = Fa3Kernel.refuses(kv, chunk_tokens)
     operator = None if against else find_operator()
     if operator is not None:
         log.info("prompt rows: FlashAttention-3")
-        return Fa3Kernel(kv, operator)
+        return Fa3Kernel(kv, operator, heads)
     kernel = make_kernel(kv)
     log.info("prompt rows: %s, because %s", type(kernel).__name__, against or "no FlashAttention-3 is installed")
     return kernel

@@ -72,7 +72,7 @@ def test_it_computes_what_float32_computes(name, heads, kv_heads, head_dim):
     batch = make_batch([(slot, start, [3] * count) for slot, start, count in parts])
     operator = find_operator()
     assert operator is not None, "FlashAttention-3 is not installed"
-    step, reference = Fa3Kernel(kv, operator).step(batch), SdpaKernel(exact).step(batch)
+    step, reference = Fa3Kernel(kv, operator, heads).step(batch), SdpaKernel(exact).step(batch)
     for layer in (0, 1):
         expected = reference.attend(layer, query.float(), head_dim**-0.5)
         error = (step.attend(layer, query, head_dim**-0.5).float() - expected).norm() / expected.norm()

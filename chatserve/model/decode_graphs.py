@@ -1,0 +1,89 @@
+"""Decode steps as CUDA graphs, for a ladder of numbers of sequences."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from chatserve.model.attention_mixed import DecodeRows, DecodeStep
+from chatserve.model.batch import COMING, Batch
+from chatserve.model.device_inputs import Drawing, Numbers, draw_keys, temperature_bits, temperatures_of, to_device
+from chatserve.model.draw_triton import DrawWorkspace
+from chatserve.model.graphs import Captured, Outcome, capture_step, draw
+from chatserve.model.step import Network, StepRows
+
+IDS, POSITIONS, SLOTS, KEYS, TEMPERATURES = range(5)
+"""The rows of a graph's input."""
+
+SINGLY, BY_EIGHT = 4, 128
+"""Up to SINGLY every number of sequences has a graph; then every eighth up to BY_EIGHT, then every sixteenth."""
+
+
+class DecodeGraphs:
+    """See StepGraphs: each sequence has one new row, which is sampled. A size is a number of sequences.
+
+    newest: int64 [slots]: read where an id is COMING, written with each step's tokens.
+    scratch: a slot of which the first row is mapped and nobody's.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        kernel: DecodeRows,
+        workspace: DrawWorkspace,
+        *,
+        newest: torch.Tensor,
+        scratch: int,
+    ) -> None:
+        self._network = network
+        self._kernel = kernel
+        self._workspace = workspace
+        self._newest = newest
+        self._idle = np.array([[0], [0], [scratch], [0], [0]], dtype=np.int64)
+        self._sizes: Sequence[int] = ()
+        self._captured: dict[int, Captured] = {}
+
+    def sizes(self, most: int) -> Sequence[int]:
+        """A ladder on which padding costs a step a few percent at most."""
+        rungs = {*range(1, SINGLY + 1), *range(8, BY_EIGHT + 1, 8), *range(BY_EIGHT + 16, most + 1, 16), most}
+        return sorted(rung for rung in rungs if rung <= most)
+
+    def capture(self, size: int, pool: Any) -> None:
+        """See StepGraphs."""
+        inputs = to_device(np.repeat(self._idle, size, axis=1), self._newest.device)
+        self._captured[size] = capture_step(self._compute, inputs, pool)
+        self._sizes = sorted(self._captured)
+
+    def fits(self, batch: Batch) -> bool:
+        """See StepGraphs."""
+        samples = batch.samples
+        return (
+            len(batch.slots) <= self._sizes[-1]
+            and len(samples) == len(batch.token_ids) == len(batch.slots)
+            and all(each.sequence == index for index, each in enumerate(samples))
+        )
+
+    def replay(self, batch: Batch) -> Outcome:
+        """See StepGraphs."""
+        rows = len(batch.slots)
+        captured = self._captured[self._sizes[bisect_left(self._sizes, rows)]]
+        numbers: Numbers = np.repeat(self._idle, captured.inputs.shape[1], axis=1)
+        numbers[IDS, :rows] = batch.token_ids.numpy()
+        numbers[POSITIONS, :rows] = batch.positions.numpy()
+        numbers[SLOTS, :rows] = batch.slots
+        numbers[KEYS, :rows] = draw_keys(batch.samples)
+        numbers[TEMPERATURES, :rows] = temperature_bits(batch.samples)
+        return captured.replay(to_device(numbers, self._newest.device))
+
+    def _compute(self, inputs: torch.Tensor) -> Outcome:
+        asked, positions, slots = inputs[IDS], inputs[POSITIONS], inputs[SLOTS]
+        ids = torch.where(asked == COMING, self._newest[slots], asked)
+        rows = StepRows(ids, positions, slots)
+        attention = DecodeStep(self._kernel, self._kernel.plan(slots, positions + 1))
+        logits = self._network.logits(rows, attention, None)
+        drawing = Drawing(temperatures_of(inputs[TEMPERATURES]), inputs[KEYS], slots)
+        return Outcome(ids, slots, logits, draw(logits, drawing, self._newest, self._workspace))

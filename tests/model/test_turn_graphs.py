@@ -1,0 +1,101 @@
+"""Captured steps of prompts and decodes: what the same step gives when it is launched kernel by kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from chatserve.model.attention_fa3 import Fa3Kernel
+from chatserve.model.batch import COMING, Batch
+from chatserve.model.device_inputs import device_inputs
+from chatserve.model.draw_triton import DrawWorkspace
+from chatserve.model.kernels import choose_kernels
+from chatserve.model.turn_graphs import MOST_SEQUENCES, TurnGraphs
+from tests.model.fused_tiny import fused
+from tests.model.tiny import make_batch, tiny_config, tiny_module
+
+pytestmark = pytest.mark.gpu
+SLOTS, ROWS, SCRATCH = 8, 1024, 0
+TEXT = [3 + 7 * index % 90 for index in range(900)]
+
+
+class Rig:
+    """One model, its prompt kernel, and graphs for 64 and 192 rows over one arena."""
+
+    def __init__(self) -> None:
+        module = tiny_module(tiny_config("llama", head_dim=64, max_position_embeddings=ROWS))
+        self.model = fused(module, device="cuda", dtype=torch.bfloat16)
+        spec = self.model.spec
+        shape = (SLOTS, ROWS, spec.layers, 2, spec.kv_heads, spec.head_dim)
+        self.kv = torch.zeros(shape, dtype=torch.bfloat16, device="cuda")
+        kernels = choose_kernels(self.kv, heads=spec.heads, chunk_tokens=256, most_rows=SLOTS)
+        assert isinstance(kernels.prompts, Fa3Kernel)
+        self.prompts = kernels.prompts
+        self.network = self.model.weights.over(self.kv)
+        self.newest = torch.zeros(SLOTS, dtype=torch.int64, device="cuda")
+        workspace = DrawWorkspace.of(MOST_SEQUENCES, spec.vocab_size, self.model.device)
+        self.graphs = TurnGraphs(self.network, kernels.prompts, workspace, newest=self.newest, scratch=SCRATCH)
+        pool = torch.cuda.graph_pool_handle()
+        for size in (192, 64):
+            self.graphs.capture(size, pool)
+
+    def eager(self, batch: Batch) -> torch.Tensor:
+        inputs = device_inputs(batch, self.newest)
+        return self.network.logits(inputs.rows, self.prompts.step(batch), inputs.sampled)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    with torch.inference_mode():
+        yield Rig()
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [(1, 0, 40)],
+        [(1, 0, 64)],
+        [(1, 600, 64), (2, 0, 30)],
+        [(3, 700, 1), (1, 0, 60), (2, 511, 2), (4, 130, 1)],
+        [(slot, 64 * slot, 20 + slot) for slot in range(1, SLOTS)],
+    ],
+    ids=["one prompt", "a full graph", "a long past", "decodes among prompts", "many"],
+)
+def test_a_step_is_the_same_captured(rig: Rig, parts: list[tuple[int, int, int]]) -> None:
+    for slot, start, _ in parts:
+        if start:
+            rig.eager(make_batch([(slot, 0, TEXT[:start])]))
+    batch = make_batch([(slot, start, TEXT[start : start + count]) for slot, start, count in parts])
+    expected = rig.eager(batch)
+    assert rig.graphs.fits(batch)
+    outcome = rig.graphs.replay(batch)
+    logits = outcome.logits[: len(parts)]
+    assert (logits.float() - expected.float()).norm() / expected.float().norm() < 1e-2
+    tokens = outcome.tokens[: len(parts)]
+    assert tokens.tolist() == logits.float().argmax(-1).tolist()
+    assert rig.newest[[slot for slot, _, _ in parts]].tolist() == tokens.tolist()
+
+
+def test_a_decode_goes_on_from_a_token_that_is_coming(rig: Rig) -> None:
+    prompt = make_batch([(1, 0, TEXT[:40])])
+    token = int(rig.graphs.replay(prompt).tokens[0])
+    told = rig.eager(make_batch([(1, 40, [token])]))
+    outcome = rig.graphs.replay(make_batch([(1, 40, [COMING]), (2, 0, TEXT[:9])]))
+    assert outcome.ids[0] == token
+    assert (outcome.logits[:1].float() - told.float()).norm() / told.float().norm() < 1e-2
+
+
+def test_only_what_is_sampled_has_a_token(rig: Rig) -> None:
+    batch = make_batch([(1, 0, TEXT[:30]), (2, 0, TEXT[:20]), (3, 0, TEXT[:10])], sampled=[2])
+    expected = rig.eager(batch)
+    before = rig.newest.clone()
+    outcome = rig.graphs.replay(batch)
+    assert (outcome.logits[:1].float() - expected.float()).norm() / expected.float().norm() < 1e-2
+    assert torch.equal(rig.newest[[1, 2]], before[[1, 2]])
+
+
+def test_what_is_too_large_does_not_fit(rig: Rig) -> None:
+    assert not rig.graphs.fits(make_batch([(1, 0, TEXT[:193])]))
+    assert rig.graphs.fits(make_batch([(1, 0, TEXT[:192])]))
