@@ -14,7 +14,7 @@ import torch
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
-from chatserve.model.attention_decode import DecodeKernel, DecodeTiling, tiling
+from chatserve.model.attention_decode import DecodeKernel, DecodeTiling
 from loadtest.gpu_clock import copies, floor_us, microseconds, relative_error
 
 HEADS = 32
@@ -147,15 +147,16 @@ def time_attention() -> dict[str, dict[str, float | str]]:
 
 def tune_attention() -> dict[str, dict[str, list[str]]]:
     """The five fastest tilings of each row, and what could not be compiled."""
-    chosen = tiling(HEAD_DIM, HEADS // 8, 2)
-    shapes = [(64, 4, 3, 2), (64, 4, 3, 3), (64, 4, 4, 2), (64, 8, 4, 2), (128, 8, 2, 2), (128, 8, 3, 1), (32, 4, 5, 2)]
-    shapes += [(32, 4, 4, 4), (64, 8, 3, 3), (128, 4, 2, 2)]
+    shapes = [(64, 4, 3, 3), (64, 4, 4, 2), (32, 2, 4, 4), (32, 2, 3, 5), (32, 2, 5, 4), (64, 2, 3, 3)]
+    wide = [(128, 8, 3, 1), (64, 8, 4, 2), (128, 8, 2, 2), (64, 4, 3, 2), (32, 4, 5, 2), (32, 2, 4, 4)]
     best: dict[str, dict[str, list[str]]] = {}
     for row in ROWS:
         step, timed, refused = Step(row), [], []
-        waves = (2, 3, 5) if row.ragged else (chosen.waves,)
-        for (tile, warps, stages, programs), rounds in itertools.product(shapes, waves):
-            one = DecodeTiling(tile=tile, warps=warps, stages=stages, programs=programs, waves=rounds)
+        tilings = shapes if row.kv_heads > 1 else wide
+        waves = (2, 3) if row.ragged else (2,)
+        ways = (False, True) if row.batch <= 16 else (False,)
+        for (tile, warps, stages, programs), rounds, apart in itertools.product(tilings, waves, ways):
+            one = DecodeTiling(tile=tile, warps=warps, stages=stages, programs=programs, waves=rounds, apart=apart)
             try:
                 timed.append((step.ours(one), one))
             except (CompilationError, OutOfResources, PTXASError) as error:

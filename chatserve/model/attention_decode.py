@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 import triton
 
-from chatserve.model.attention_decode_triton import attend_kernel
+from chatserve.model.attention_decode_triton import attend_kernel, join_kernel
 from chatserve.model.decode_plan_triton import ITEM_WORDS, plan_kernel
+from chatserve.model.early_launch import launch_options
 from chatserve.model.kv_rows import KVRows
 
 MOST_ROWS = 1024
@@ -17,14 +18,18 @@ MOST_ROWS = 1024
 PROCESSORS_OF_NO_DEVICE = 4
 """What the interpreter on the CPU plans for."""
 
-JOINED_NUMBERS = 8192
-"""float32 numbers of partial results that a program holds while it joins pieces."""
+PIECES_JOINED = 32
+"""At once, by a program of the kernel that only joins."""
+
+MANY_ROWS = 128
+"""From here on each sequence and KV head is work enough for a program."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeTiling:
     """tile: tokens read at once.  warps, stages: of a program.  programs: that fit on a processor of the device.
     waves: rounds of programs for which a ragged batch is cut, so that short pieces fill the end of the last round.
+    apart: a second kernel joins the pieces, not the last program of each sequence and KV head.
     """
 
     tile: int
@@ -32,28 +37,45 @@ class DecodeTiling:
     stages: int
     programs: int
     waves: int
+    apart: bool = False
 
 
-def tiling(head_dim: int, group: int, item_bytes: int) -> DecodeTiling:
-    """What reads fastest: two programs on a processor, each with three tiles of K and V (192 KiB in all) under way."""
+def tiling(head_dim: int, group: int, item_bytes: int, rows: int) -> DecodeTiling:
+    """What reads fastest: about 192 KiB of K and V under way on a processor, by few programs if their queries are many.
+
+    What pieces of a large group leave is large, and a single row has many pieces: too much for one program to join.
+    """
     row_bytes = triton.next_power_of_2(head_dim) * item_bytes
-    tile = min(64, max(16, 16384 // row_bytes))
-    return DecodeTiling(tile=tile, warps=8 if group > 32 else 4, stages=3, programs=2, waves=3)
+
+    def tile(most: int) -> int:
+        return min(most, max(16, most * 256 // row_bytes))
+
+    if group >= 16:
+        return DecodeTiling(tile=tile(128), warps=8, stages=3, programs=1, waves=2, apart=True)
+    if rows >= MANY_ROWS:
+        return DecodeTiling(tile=tile(64), warps=4, stages=3, programs=3, waves=2)
+    return DecodeTiling(tile=tile(32), warps=2, stages=4, programs=4, waves=2, apart=rows == 1)
 
 
 @dataclass(frozen=True, slots=True)
 class DecodePlan:
-    """items: int32 [bound, ITEM_WORDS], of which the first `count` (int32 [1]) are set.  rows: the step's sequences."""
+    """items: int32 [bound, ITEM_WORDS], of which the first `count` (int32 [1]) are set.  rows: the step's sequences.
+
+    tiling: for which the items were cut.
+    """
 
     items: torch.Tensor
     count: torch.Tensor
     rows: int
+    tiling: DecodeTiling
 
 
 class DecodeKernel:
     """kv: the arena [slots, rows, layers, 2, kv_heads, head_dim].  heads: of a query.  most_rows: sequences of a step.
 
     window: how many of its last tokens a sequence attends to, the new one counted.  softcap: of the scores.
+    chosen: for every step, instead of what reads it fastest.
+    early: kernels start while the ones before them end, where the device can.
     Steps must follow one another on one stream: they share what pieces leave for one another.
     """
 
@@ -66,6 +88,7 @@ class DecodeKernel:
         window: int | None = None,
         softcap: float | None = None,
         chosen: DecodeTiling | None = None,
+        early: bool = True,
     ) -> None:
         assert 0 < most_rows <= MOST_ROWS, f"{most_rows} sequences in a step, of at most {MOST_ROWS}"
         self._kv_rows = KVRows(kv)
@@ -75,9 +98,11 @@ class DecodeKernel:
         self._window = window or 0
         self._softcap = softcap or 0.0
         self._most_rows = most_rows
-        self._tiling = chosen or tiling(self._head_dim, self._group, kv.element_size())
-        self._programs = processors(kv.device) * self._tiling.programs
-        pieces = max(self._most_items(1), self._most_items(most_rows))
+        self._item_bytes = kv.element_size()
+        self._chosen = chosen
+        self._options = launch_options(early, kv.device)
+        self._processors = processors(kv.device)
+        pieces = max(self._most_items(rows, self._tiling(rows)) for rows in range(1, most_rows + 1))
         self._partials = kv.new_empty(pieces, self._kv_heads, self._group, self._head_dim, dtype=torch.float32)
         self._weights = kv.new_empty(pieces, self._kv_heads, self._group, dtype=torch.float32)
         self._arrivals = kv.new_zeros(most_rows, self._kv_heads, dtype=torch.int32)
@@ -92,7 +117,8 @@ class DecodeKernel:
         """slots, lengths: int64 [sequences]; a length counts the new token. A sequence of no token attends to zeros."""
         rows = len(slots)
         assert 0 < rows <= self._most_rows, f"{rows} sequences in a step, of at most {self._most_rows}"
-        most_items = self._most_items(rows)
+        one = self._tiling(rows)
+        most_items = self._most_items(rows, one)
         rows_tile = max(16, triton.next_power_of_2(rows))
         items = torch.empty(most_items, ITEM_WORDS, dtype=torch.int32, device=slots.device)
         count = torch.empty(1, dtype=torch.int32, device=slots.device)
@@ -102,9 +128,9 @@ class DecodeKernel:
             items,
             count,
             rows,
-            self._tiling.tile,
-            self._programs,
-            self._tiling.waves,
+            one.tile,
+            self._processors * one.programs,
+            one.waves,
             most_items,
             ROWS_TILE=rows_tile,
             KV_HEADS=self._kv_heads,
@@ -113,9 +139,11 @@ class DecodeKernel:
             CANDIDATES=triton.next_power_of_2(most_items),
             WORDS=ITEM_WORDS,
             PIECES_TILE=max(1, 1024 // rows_tile),
+            APART=one.apart,
             num_warps=4,
+            **self._options,
         )
-        return DecodePlan(items=items, count=count, rows=rows)
+        return DecodePlan(items=items, count=count, rows=rows, tiling=one)
 
     def attend(self, plan: DecodePlan, layer: int, query: torch.Tensor, scale: float) -> torch.Tensor:
         """query: [sequences, heads, head_dim], its last dimension dense. Returns the same shape, dense.
@@ -126,6 +154,7 @@ class DecodeKernel:
         assert query.shape == (plan.rows, self._kv_heads * self._group, self._head_dim)
         assert query.stride(2) == 1
         output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+        one = plan.tiling
         group_join, dim_tile = triton.next_power_of_2(self._group), max(16, triton.next_power_of_2(self._head_dim))
         attend_kernel[(self._kv_heads, len(plan.items))](
             query,
@@ -147,19 +176,38 @@ class DecodeKernel:
             GROUP_JOIN=group_join,
             DIM=self._head_dim,
             DIM_TILE=dim_tile,
-            TILE=self._tiling.tile,
+            TILE=one.tile,
             SOFTCAP=self._softcap,
             WORDS=ITEM_WORDS,
-            JOIN=max(1, JOINED_NUMBERS // (group_join * dim_tile)),
-            num_warps=self._tiling.warps,
-            num_stages=self._tiling.stages,
+            APART=one.apart,
+            num_warps=one.warps,
+            num_stages=one.stages,
+            **self._options,
         )
+        if one.apart:
+            join_kernel[(plan.rows, self._kv_heads * self._group)](
+                output,
+                self._partials,
+                self._weights,
+                plan.items,
+                KV_HEADS=self._kv_heads,
+                GROUP=self._group,
+                DIM=self._head_dim,
+                DIM_TILE=dim_tile,
+                PIECES_TILE=PIECES_JOINED,
+                WORDS=ITEM_WORDS,
+                num_warps=4,
+                **self._options,
+            )
         return output
 
-    def _most_items(self, rows: int) -> int:
+    def _tiling(self, rows: int) -> DecodeTiling:
+        return self._chosen or tiling(self._head_dim, self._group, self._item_bytes, rows)
+
+    def _most_items(self, rows: int, one: DecodeTiling) -> int:
         """How many pieces a step of so many sequences has at most. One sequence is always cut for one round."""
-        waves = 1 if rows == 1 else self._tiling.waves
-        return rows + waves * self._programs // self._kv_heads
+        waves = 1 if rows == 1 else one.waves
+        return rows + waves * self._processors * one.programs // self._kv_heads
 
 
 def processors(device: torch.device) -> int:

@@ -2,13 +2,19 @@
 """Decode attention over slots: one program reads one piece of one sequence, for the query rows of one KV head.
 
 It reads memory at its full speed because a slot is contiguous, and no token at or past a sequence's length. The program
-that finishes a sequence last joins what the others left, so a layer takes one launch.
+that finishes a sequence last joins what the others left, so a layer takes one launch; where that would be too much for
+one program, a second kernel joins with many.
 """
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
+
+from chatserve.model.early_launch import await_previous, let_next_start
+
+JOINED = tl.constexpr(4)
+"""Pieces on the way at once to the program that joins them."""
 
 
 @triton.jit
@@ -37,8 +43,11 @@ def attend_kernel(
     TILE: tl.constexpr,
     SOFTCAP: tl.constexpr,  # 0: none
     WORDS: tl.constexpr,
-    JOIN: tl.constexpr,  # pieces joined at once
+    APART: tl.constexpr,  # pieces are joined by join_kernel
+    EARLY: tl.constexpr,
 ):
+    let_next_start(EARLY)
+    await_previous(EARLY)
     head = tl.program_id(0)
     number = tl.program_id(1)
     item = items + number * WORDS
@@ -69,18 +78,19 @@ def attend_kernel(
         place = (number * KV_HEADS + head) * GROUP + group
         tl.store(partials + place[:, None] * DIM + dim[None, :], attended, mask=wanted)
         tl.store(weights + place, weight, mask=group < GROUP)
-        tl.debug_barrier()  # all threads' stores come before the one thread's arrival, which releases them
-        arrival = arrivals + row * KV_HEADS + head
-        if tl.atomic_add(arrival, 1, sem="acq_rel") == pieces - 1:
-            tl.store(arrival, 0)
-            begin = (number - piece) * KV_HEADS + head
-            joined = _join(partials, weights, begin, pieces, KV_HEADS, GROUP, GROUP_JOIN, DIM, DIM_TILE, JOIN)
-            group_join = tl.arange(0, GROUP_JOIN)
-            tl.store(
-                result + (head * GROUP + group_join)[:, None] * DIM + dim[None, :],
-                joined.to(output.dtype.element_ty),
-                mask=(group_join < GROUP)[:, None] & (dim < DIM)[None, :],
-            )
+        if not APART:
+            tl.debug_barrier()  # all threads' stores come before the one thread's arrival, which releases them
+            arrival = arrivals + row * KV_HEADS + head
+            if tl.atomic_add(arrival, 1, sem="acq_rel") == pieces - 1:
+                tl.store(arrival, 0)
+                begin = (number - piece) * KV_HEADS + head
+                joined = _join(partials, weights, begin, pieces, KV_HEADS, GROUP, GROUP_JOIN, DIM, DIM_TILE)
+                group_join = tl.arange(0, GROUP_JOIN)
+                tl.store(
+                    result + (head * GROUP + group_join)[:, None] * DIM + dim[None, :],
+                    joined.to(output.dtype.element_ty),
+                    mask=(group_join < GROUP)[:, None] & (dim < DIM)[None, :],
+                )
 
 
 @triton.jit
@@ -141,30 +151,99 @@ def _join(
     GROUP_JOIN: tl.constexpr,
     DIM: tl.constexpr,
     DIM_TILE: tl.constexpr,
-    JOIN: tl.constexpr,
 ):
-    """All pieces of one sequence and KV head, each by its share of the softmax. Others wrote them: not through L1."""
-    piece = tl.arange(0, JOIN)
-    group = tl.arange(0, GROUP_JOIN)
-    dim = tl.arange(0, DIM_TILE)
+    """All pieces of one sequence and KV head, each by its share of the softmax."""
     highest = tl.full([GROUP_JOIN], float("-inf"), tl.float32)
     total = tl.zeros([GROUP_JOIN], tl.float32)
     sums = tl.zeros([GROUP_JOIN, DIM_TILE], tl.float32)
-    for from_piece in range(0, pieces, JOIN):
-        there = (from_piece + piece < pieces)[:, None] & (group < GROUP)[None, :]
-        place = (begin + (from_piece + piece) * KV_HEADS)[:, None] * GROUP + group[None, :]
-        weight = tl.load(weights + place, mask=there, other=float("-inf"), cache_modifier=".cg")
-        partial = tl.load(
-            partials + place[:, :, None] * DIM + dim[None, None, :],
-            mask=there[:, :, None] & (dim < DIM)[None, None, :],
-            other=0.0,
-            cache_modifier=".cg",
-        )
-        higher = tl.maximum(highest, tl.max(weight, 0))
+    for piece in range(0, pieces, JOINED):
+        left = pieces - piece
+        place = begin + piece * KV_HEADS
+        a, of_a = _left(partials, weights, place, left > 0, GROUP, GROUP_JOIN, DIM, DIM_TILE)
+        b, of_b = _left(partials, weights, place + KV_HEADS, left > 1, GROUP, GROUP_JOIN, DIM, DIM_TILE)
+        c, of_c = _left(partials, weights, place + 2 * KV_HEADS, left > 2, GROUP, GROUP_JOIN, DIM, DIM_TILE)
+        d, of_d = _left(partials, weights, place + 3 * KV_HEADS, left > 3, GROUP, GROUP_JOIN, DIM, DIM_TILE)
+        higher = tl.maximum(tl.maximum(highest, tl.maximum(of_a, of_b)), tl.maximum(of_c, of_d))
         level = tl.where(higher == float("-inf"), 0.0, higher)  # the group's padding has no weight at all
         fade = tl.exp2(highest - level)
-        share = tl.exp2(weight - level[None, :])
-        sums = sums * fade[:, None] + tl.sum(partial * share[:, :, None], 0)
-        total = total * fade + tl.sum(share, 0)
+        of_a, of_b, of_c, of_d = (
+            tl.exp2(of_a - level),
+            tl.exp2(of_b - level),
+            tl.exp2(of_c - level),
+            tl.exp2(of_d - level),
+        )
+        sums = sums * fade[:, None] + a * of_a[:, None] + b * of_b[:, None] + c * of_c[:, None] + d * of_d[:, None]
+        total = total * fade + of_a + of_b + of_c + of_d
         highest = higher
     return sums / tl.where(total > 0.0, total, 1.0)[:, None]
+
+
+@triton.jit
+def _left(
+    partials,
+    weights,
+    place,
+    there,
+    GROUP: tl.constexpr,
+    GROUP_JOIN: tl.constexpr,
+    DIM: tl.constexpr,
+    DIM_TILE: tl.constexpr,
+):
+    """What another program left of a piece, and its weight. Not through L1, which may hold what was there before."""
+    group = tl.arange(0, GROUP_JOIN)
+    dim = tl.arange(0, DIM_TILE)
+    mine = there & (group < GROUP)
+    weight = tl.load(weights + place * GROUP + group, mask=mine, other=float("-inf"), cache_modifier=".cg")
+    partial = tl.load(
+        partials + (place * GROUP + group)[:, None] * DIM + dim[None, :],
+        mask=mine[:, None] & (dim < DIM)[None, :],
+        other=0.0,
+        cache_modifier=".cg",
+    )
+    return partial, weight
+
+
+@triton.jit
+def join_kernel(
+    output,
+    partials,
+    weights,
+    items,
+    KV_HEADS: tl.constexpr,
+    GROUP: tl.constexpr,
+    DIM: tl.constexpr,
+    DIM_TILE: tl.constexpr,
+    PIECES_TILE: tl.constexpr,  # joined at once
+    WORDS: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    """All pieces of one sequence and query head."""
+    let_next_start(EARLY)
+    await_previous(EARLY)
+    number = tl.load(items + tl.program_id(0) * WORDS + 6)
+    row = tl.load(items + number * WORDS)
+    pieces = tl.load(items + number * WORDS + 5)
+    if pieces == 1:
+        return
+    head = tl.program_id(1)
+    dim = tl.arange(0, DIM_TILE)
+    tile = tl.arange(0, PIECES_TILE)
+    highest = tl.max(tl.full([PIECES_TILE], float("-inf"), tl.float32), 0)
+    totals = tl.zeros([PIECES_TILE], tl.float32)
+    sums = tl.zeros([PIECES_TILE, DIM_TILE], tl.float32)
+    for begin in range(0, pieces, PIECES_TILE):
+        there = begin + tile < pieces
+        place = ((number + begin + tile) * KV_HEADS + head // GROUP) * GROUP + head % GROUP
+        weight = tl.load(weights + place, mask=there, other=float("-inf"))
+        partial = tl.load(
+            partials + place[:, None] * DIM + dim[None, :], mask=there[:, None] & (dim < DIM)[None, :], other=0.0
+        )
+        higher = tl.maximum(highest, tl.max(weight, 0))
+        fade = tl.exp2(highest - higher)
+        share = tl.exp2(weight - higher)
+        sums = sums * fade + partial * share[:, None]
+        totals = totals * fade + share
+        highest = higher
+    joined = tl.sum(sums, 0) / tl.sum(totals, 0)
+    place = output + row.to(tl.int64) * (KV_HEADS * GROUP * DIM) + head * DIM + dim
+    tl.store(place, joined.to(output.dtype.element_ty), mask=dim < DIM)

@@ -10,8 +10,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from chatserve.model.early_launch import await_previous, let_next_start
+
 ITEM_WORDS = 8
-"""int32 words a work item takes, so that one 32-byte read brings it: row, slot, first, end, piece, pieces."""
+"""int32 words a work item takes, so that one 32-byte read brings it: row, slot, first, end, piece, pieces; and, of
+another matter, in the n-th item the number of the item that begins the n-th sequence.
+"""
 
 
 @triton.jit(do_not_specialize=["rows_here", "tile", "programs", "waves", "most_items"])
@@ -32,8 +36,12 @@ def plan_kernel(
     CANDIDATES: tl.constexpr,  # most_items up to a power of two
     WORDS: tl.constexpr,
     PIECES_TILE: tl.constexpr,  # pieces of a row written at once
+    APART: tl.constexpr,  # pieces are joined by many programs
+    EARLY: tl.constexpr,
 ):
     """Writes the work items, longest pieces first, and how many they are."""
+    let_next_start(EARLY)
+    await_previous(EARLY)
     rows = tl.arange(0, ROWS_TILE)
     seen = _seen(tl.load(lengths + rows, mask=rows < rows_here, other=0).to(tl.int32), WINDOW)
     total, longest = tl.sum(seen, 0), tl.max(seen, 0)
@@ -42,18 +50,20 @@ def plan_kernel(
     fair = tl.cdiv(total * KV_HEADS, programs * waves)
     fair = tl.maximum(tl.cdiv(fair, tile), 1) * tile
 
-    each, _ = _cut(seen, uniform, even, fair, tile, GROUP)
+    each, _ = _cut(seen, uniform, even, fair, tile, GROUP, APART)
     order = tl.sort(tl.where(rows < rows_here, (each // tile) * ROWS_TILE + rows, -1), descending=True)
     row = order % ROWS_TILE
     here = rows < rows_here  # in sorted order too: what stands for no row comes last
     length = tl.load(lengths + row, mask=here, other=0).to(tl.int32)
     slot = tl.load(slots + row, mask=here, other=0).to(tl.int32)
     seen = _seen(length, WINDOW)
-    each, pieces = _cut(seen, uniform, even, fair, tile, GROUP)
+    each, pieces = _cut(seen, uniform, even, fair, tile, GROUP, APART)
     pieces = tl.where(here, pieces, 0)
     tl.store(count, tl.sum(pieces, 0))
 
-    start = (tl.cumsum(pieces, 0) - pieces)[:, None]
+    start = tl.cumsum(pieces, 0) - pieces
+    tl.store(items + rows * WORDS + 6, start, mask=here)
+    start = start[:, None]
     row, slot, each, length = row[:, None], slot[:, None], each[:, None], length[:, None]
     skipped = length - seen[:, None]
     for begin in range(0, tl.max(pieces, 0), PIECES_TILE):
@@ -100,14 +110,15 @@ def _even_pieces(
 
 
 @triton.jit
-def _cut(seen, uniform, even, fair, tile, GROUP: tl.constexpr):
+def _cut(seen, uniform, even, fair, tile, GROUP: tl.constexpr, APART: tl.constexpr):
     """The tokens of a row's pieces (whole tiles) and their number.
 
-    One program joins all pieces of a row and KV head, so their number is kept near where reading one piece's partial
-    result takes as long as the tokens that one more piece would save the others.
+    Where one program joins all pieces of a row and KV head, their number is kept near where reading one piece's
+    partial result takes as long as the tokens that one more piece would save the others.
     """
     wanted = tl.where(uniform, even, (seen + fair // 2) // fair)
-    joinable = tl.sqrt(3.0 * seen.to(tl.float32) / GROUP).to(tl.int32)
-    wanted = tl.maximum(tl.minimum(wanted, joinable), 1)
+    if not APART:
+        wanted = tl.minimum(wanted, tl.sqrt(3.0 * seen.to(tl.float32) / GROUP).to(tl.int32))
+    wanted = tl.maximum(wanted, 1)
     each = tl.maximum(tl.cdiv(tl.cdiv(seen, wanted), tile), 1) * tile
     return each, tl.maximum(tl.cdiv(seen, each), 1)

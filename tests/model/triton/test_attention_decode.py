@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -12,6 +12,9 @@ from chatserve.model.attention_decode import DecodeKernel, DecodeTiling
 
 SMALL = DecodeTiling(tile=16, warps=4, stages=2, programs=2, waves=3)
 """Cuts short sequences into many pieces."""
+
+APART = replace(SMALL, apart=True)
+"""And joins them by another kernel."""
 
 CLOSE = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
 
@@ -95,6 +98,9 @@ def check(case: Case, device: str, dtype: torch.dtype) -> None:
         Case([5, 64], group=7, head_dim=80),
         Case([48, 21], group=8, head_dim=96),
         Case([66, 15], group=32),
+        Case([66, 15, 1], kv_heads=2, group=3, chosen=APART),
+        Case([130, 70], group=16, head_dim=80, chosen=APART),
+        Case([90], kv_heads=2, chosen=APART),
         Case([49, 3], group=4, head_dim=128),
         Case([30, 52], group=2, head_dim=256),
     ],
@@ -117,6 +123,8 @@ def test_windows_and_soft_caps(case: Case, device: str, dtype: torch.dtype) -> N
 @pytest.mark.parametrize(("device", "dtype"), PLACES)
 def test_the_tiling_that_is_used(device: str, dtype: torch.dtype) -> None:
     check(Case([1, 130, 64], kv_heads=2, head_dim=128, chosen=None), device, dtype)
+    check(Case([200], kv_heads=2, head_dim=128, chosen=None), device, dtype)
+    check(Case([300, 40], group=16, head_dim=128, chosen=None), device, dtype)
 
 
 @pytest.mark.gpu
