@@ -139,7 +139,7 @@ class EngineClient:
 
     def _post(self, socket: zmq.Socket[bytes], message: ToEngine) -> None:
         socket.send(self._encoder.encode(message))
-        if socket.poll(0):  # sending may have taken the news of an arrival from the loop
+        if _readable(socket):  # sending may have taken the news of an arrival from the loop
             asyncio.get_running_loop().call_soon(self._receive)
 
     def _stop(self, stream_id: str, keep: int | None) -> None:
@@ -149,11 +149,8 @@ class EngineClient:
 
     def _receive(self) -> None:
         """Everything that has arrived."""
-        while self._socket is not None:
-            try:
-                said = self._socket.recv(zmq.NOBLOCK)
-            except zmq.Again:
-                return
+        while self._socket is not None and _readable(self._socket):
+            said = self._socket.recv(zmq.NOBLOCK)
             try:
                 message = self._decoder.decode(said)
             except msgspec.DecodeError as error:
@@ -195,3 +192,10 @@ def _descriptor(socket: zmq.Socket[bytes]) -> int:
     descriptor = socket.getsockopt(zmq.FD)
     assert isinstance(descriptor, int)
     return descriptor
+
+
+def _readable(socket: zmq.Socket[bytes]) -> bool:
+    """Asked of the socket itself: a poller, or an exception, costs as much as a message."""
+    events = socket.getsockopt(zmq.EVENTS)
+    assert isinstance(events, int)
+    return bool(events & zmq.POLLIN)
