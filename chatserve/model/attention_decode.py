@@ -45,7 +45,7 @@ def tiling(head_dim: int, group: int, item_bytes: int, rows: int) -> DecodeTilin
 
     What pieces of a large group leave is large, and a single row has many pieces: too much for one program to join.
     """
-    row_bytes = triton.next_power_of_2(head_dim) * item_bytes
+    row_bytes: int = triton.next_power_of_2(head_dim) * item_bytes
 
     def tile(most: int) -> int:
         return min(most, max(16, most * 256 // row_bytes))

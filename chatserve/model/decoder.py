@@ -75,7 +75,7 @@ class Decoder:
         """[rows, hidden] -> [rows, heads * head_dim]."""
         own = layer.weights
         query = self._ops.rope_write(
-            linear(normed, own.qkv, own.qkv_bias),
+            self._ops.linear(normed, own.qkv, own.qkv_bias),
             self._angles.cos,
             self._angles.sin,
             rows,
@@ -91,7 +91,7 @@ class Decoder:
     def _feed(self, layer: Layer, attended: torch.Tensor, residual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Attention's output and the residual -> the MLP's output and the residual before it, [rows, hidden] each."""
         own = layer.weights
-        x = linear(attended, own.o, own.o_bias)
+        x = self._ops.linear(attended, own.o, own.o_bias)
         normed, residual = self._ops.add_norm(x, residual, own.post_norm, self._eps)
-        inner = self._ops.gated(linear(normed, own.gate_up, own.gate_up_bias))
-        return linear(inner, own.down, own.down_bias), residual
+        inner = self._ops.gated_linear(normed, own.gate_up, own.gate_up_bias)
+        return self._ops.linear(inner, own.down, own.down_bias), residual

@@ -21,13 +21,13 @@ from chatserve.model.tensor_sources import Progress, TensorSource
 
 log = logging.getLogger(__name__)
 
-TRITON = ("chatserve.model.ops_triton", "chatserve.model.matvec_triton")
+TRITON = ("chatserve.model.ops_triton", "chatserve.model.product_triton", "chatserve.model.matvec_triton")
 """Imported by name, because Triton is not installed everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceOps:
-    """What computes between the large products, and what computes the products of a single row."""
+    """What computes the layers of many rows, and what computes the products of a single row."""
 
     ops: Ops
     products: MatvecOps
@@ -71,9 +71,9 @@ def ops_for(device: torch.device) -> DeviceOps:
     """Triton's on CUDA, where Triton is; else torch's."""
     if device.type == "cuda":
         try:
-            ops, matvecs = (importlib.import_module(name) for name in TRITON)
+            ops, products, matvecs = (importlib.import_module(name) for name in TRITON)
         except ImportError as error:
             log.warning("the fused decoder goes without its Triton kernels: %s", error)
         else:
-            return DeviceOps(ops.TritonOps(), matvecs.TritonMatvecs())
+            return DeviceOps(ops.TritonOps(products.TritonProducts(device)), matvecs.TritonMatvecs())
     return DeviceOps(TorchOps(), TorchMatvecs())

@@ -1,4 +1,4 @@
-"""The small operations between a decoder's matrix products, each of which one kernel can do."""
+"""A decoder's operations: the small ones between matrix products, each of which one kernel can do, and the products."""
 
 from __future__ import annotations
 
@@ -43,6 +43,14 @@ class Ops(Protocol):
         q_norm, k_norm: [head_dim], the weights of an RMSNorm over each head before it is rotated; None: no such norm.
         Returns the queries [rows, heads, head_dim].
         """
+        ...
+
+    def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        """x @ weight.T + bias. x: [rows, k]; weight: [n, k]; gives [rows, n]."""
+        ...
+
+    def gated_linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        """`gated` of `linear`. weight: [2 * inter, k], gate first; gives [rows, inter]."""
         ...
 
     def gated(self, gate_up: torch.Tensor) -> torch.Tensor:

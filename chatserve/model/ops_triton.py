@@ -1,13 +1,15 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators, allow-untyped-calls
-"""A decoder's small operations, one CUDA kernel each: what lies between two products is read and written once."""
+"""A decoder's operations on CUDA, one kernel each: what lies between two products is read and written once."""
 
 from __future__ import annotations
 
 import torch
 import triton
 import triton.language as tl
+from torch.nn.functional import linear
 
 from chatserve.model.early_launch import await_previous, launch_options, let_next_start
+from chatserve.model.product_triton import TritonProducts
 from chatserve.model.step import StepRows
 
 HEADS_TILE = 16
@@ -19,10 +21,12 @@ GATED_TILE = 1024
 class TritonOps:
     """See Ops. Rows are dense; the arena's views may have any strides, but for a dense last dimension.
 
+    products: of few rows; None: torch's.
     early: kernels start while the ones before them end, where the device can.
     """
 
-    def __init__(self, *, early: bool = True) -> None:
+    def __init__(self, products: TritonProducts | None = None, *, early: bool = True) -> None:
+        self._products = products
         self._early = early
 
     def norm(self, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -80,6 +84,15 @@ class TritonOps:
             **launch_options(self._early, qkv.device),
         )
         return query
+
+    def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        if self._products is None:
+            return linear(x, weight, bias)
+        return self._products.linear(x, weight, bias)
+
+    def gated_linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        product = None if self._products is None else self._products.gated_linear(x, weight, bias)
+        return self.gated(linear(x, weight, bias)) if product is None else product
 
     def gated(self, gate_up: torch.Tensor) -> torch.Tensor:
         rows, inter = gate_up.shape[0], gate_up.shape[1] // 2
