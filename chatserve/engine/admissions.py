@@ -52,7 +52,7 @@ class Admissions:
 
     def ask(self) -> None:
         """Ask for everyone who may start now, unless that is under way or of no use."""
-        chosen = [] if self.pending or self.short else self._scheduler.admissible()[:AT_ONCE]
+        chosen = [] if self.pending or self.short else self._scheduler.admissible(AT_ONCE)
         if not chosen:
             return
         for request in chosen:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chatserve.engine.leaders import Leaders
 from chatserve.engine.request import Request, Status
 
 
@@ -57,9 +58,9 @@ class Scheduler:
             if request in queue:
                 queue.remove(request)
 
-    def admissible(self) -> list[Request]:
-        """Waiting requests to admit now, in order; only those who wait for another's prompt may be overtaken."""
-        return self._candidates(self.max_running - len(self.running))
+    def admissible(self, most: int) -> list[Request]:
+        """Up to so many waiting requests to admit now, in order; only who waits for another's prompt is overtaken."""
+        return self._candidates(min(most, self.max_running - len(self.running)))
 
     def victim(self) -> Request:
         """Who is preempted when memory is short: the lowest priority, then the latest arrival."""
@@ -97,33 +98,19 @@ class Scheduler:
         return request.coming > 0 and len(request.output) + request.coming >= request.params.max_tokens
 
     def _candidates(self, most: int) -> list[Request]:
-        leaders = [request for request in self.running if self._leads(request)]
+        if most <= 0:
+            return []
+        leaders = Leaders(self.running, self._share_from)
         leavers = [request for request in self.running if request.stop_at is not None]
         chosen: list[Request] = []
         for request in self.waiting:
-            if len(chosen) >= most:
-                break
-            if any(self._follows(request, leader) for leader in leaders):
-                continue
-            if any(self._goes_on(request, leaver) for leaver in leavers):
+            if leaders.leads(request) or any(self._goes_on(request, leaver) for leaver in leavers):
                 continue
             chosen.append(request)
-            leaders += [request] if self._leads(request) else []
+            leaders.add(request)
+            if len(chosen) >= most:
+                break
         return chosen
-
-    def _leads(self, request: Request) -> bool:
-        """Whether it still has to compute a part of its prompt that others could share."""
-        return request.reuse and len(request.prompt) - request.computed >= self._share_from
-
-    def _follows(self, request: Request, leader: Request) -> bool:
-        """Whether an earlier or more urgent request computes now what this one could share (public report A11)."""
-        if not request.reuse or request.tenant != leader.tenant or leader.place > request.place:
-            return False
-        start, stop = leader.computed, leader.computed + self._share_from
-        if stop >= len(request.prompt):
-            return False
-        next_part = np.array_equal(request.prompt[start:stop], leader.prompt[start:stop])
-        return next_part and np.array_equal(request.prompt[:start], leader.prompt[:start])
 
     def _goes_on(self, request: Request, leaver: Request) -> bool:
         """Whether this is the next turn of one that was stopped and is recorded as soon as its last step has ended."""

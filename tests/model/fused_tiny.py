@@ -67,9 +67,10 @@ def fused(
     tensors: TensorSource | None = None,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
+    max_len: int = MAX_LEN,
 ) -> LoadedModel:
     """The model of a module's config; its own weights unless others are given."""
-    known = Known(name="tiny", end_ids=(2,), defaults=SamplingDefaults(), max_len=MAX_LEN)
+    known = Known(name="tiny", end_ids=(2,), defaults=SamplingDefaults(), max_len=max_len)
     tensors = tensors or StateDict("tiny", module.state_dict())
     place = torch.empty(0, device=device).device
     return fused_model(module.config, shape_of(module), tensors, known, dtype=dtype, device=place)

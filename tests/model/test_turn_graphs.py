@@ -18,6 +18,8 @@ from tests.model.tiny import make_batch, tiny_config, tiny_module
 
 pytestmark = pytest.mark.gpu
 SLOTS, ROWS, SCRATCH = 8, 1024, 0
+CLOSE = 3e-2
+"""Sums in another order, rounded to bfloat16 in between."""
 TEXT = [3 + 7 * index % 90 for index in range(900)]
 
 
@@ -26,7 +28,7 @@ class Rig:
 
     def __init__(self) -> None:
         module = tiny_module(tiny_config("llama", head_dim=64, max_position_embeddings=ROWS))
-        self.model = fused(module, device="cuda", dtype=torch.bfloat16)
+        self.model = fused(module, device="cuda", dtype=torch.bfloat16, max_len=ROWS)
         spec = self.model.spec
         shape = (SLOTS, ROWS, spec.layers, 2, spec.kv_heads, spec.head_dim)
         self.kv = torch.zeros(shape, dtype=torch.bfloat16, device="cuda")
@@ -72,7 +74,7 @@ def test_a_step_is_the_same_captured(rig: Rig, parts: list[tuple[int, int, int]]
     assert rig.graphs.fits(batch)
     outcome = rig.graphs.replay(batch)
     logits = outcome.logits[: len(parts)]
-    assert (logits.float() - expected.float()).norm() / expected.float().norm() < 1e-2
+    assert (logits.float() - expected.float()).norm() / expected.float().norm() < CLOSE
     tokens = outcome.tokens[: len(parts)]
     assert tokens.tolist() == logits.float().argmax(-1).tolist()
     assert rig.newest[[slot for slot, _, _ in parts]].tolist() == tokens.tolist()
@@ -84,7 +86,7 @@ def test_a_decode_goes_on_from_a_token_that_is_coming(rig: Rig) -> None:
     told = rig.eager(make_batch([(1, 40, [token])]))
     outcome = rig.graphs.replay(make_batch([(1, 40, [COMING]), (2, 0, TEXT[:9])]))
     assert outcome.ids[0] == token
-    assert (outcome.logits[:1].float() - told.float()).norm() / told.float().norm() < 1e-2
+    assert (outcome.logits[:1].float() - told.float()).norm() / told.float().norm() < CLOSE
 
 
 def test_only_what_is_sampled_has_a_token(rig: Rig) -> None:
@@ -92,7 +94,7 @@ def test_only_what_is_sampled_has_a_token(rig: Rig) -> None:
     expected = rig.eager(batch)
     before = rig.newest.clone()
     outcome = rig.graphs.replay(batch)
-    assert (outcome.logits[:1].float() - expected.float()).norm() / expected.float().norm() < 1e-2
+    assert (outcome.logits[:1].float() - expected.float()).norm() / expected.float().norm() < CLOSE
     assert torch.equal(rig.newest[[1, 2]], before[[1, 2]])
 
 
