@@ -108,3 +108,15 @@ def test_penalties_and_filters_in_company(lab: Lab) -> None:
     lab.run()
     for name, tokens in alone.items():
         assert lab.answers[f"{name} again"].tokens == tokens
+
+
+def test_greedy_answers_alone_and_in_groups(make_lab: Callable[..., Lab], oracle: Oracle) -> None:
+    """A18: twenty prompts alone, then two and eight at a time; a difference only where two logits are nearly tied."""
+    prompts = {str(n): ids(10 + 3 * n, n) for n in range(20)}
+    for group in (1, 2, 8):
+        lab = make_lab(max_running=group)
+        for name, prompt in prompts.items():
+            lab.ask(name, prompt, max_tokens=12, reuse=False)
+        lab.run()
+        for name, prompt in prompts.items():
+            assert oracle.agrees(prompt, lab.answers[name].tokens)

@@ -137,3 +137,30 @@ def test_broken_logits_fail_their_own_row_only() -> None:
     after.wait()
     assert 0 <= good < 97
     runner.close()
+
+
+@pytest.mark.parametrize("sequences", [3, 5, 7])
+def test_padded_rows_write_into_nobodys_slot(sequences: int) -> None:
+    """A41: captured for other numbers of sequences, every slot somebody's. What the scratch slot holds goes nowhere."""
+    model = fused(lively_module("llama"), device="cuda")
+    arena = arena_of(model)
+    runner = open_cuda(model, arena)
+    slots = list(range(sequences))
+    runner.launch(make_batch([(slot, 0, TEXTS[slot]) for slot in slots])).tokens()
+    arena[sequences:SCRATCH] = 7.0
+    arena[SCRATCH] = float("nan")
+    before = arena.clone()
+    parts = [(slot, len(TEXTS[slot]), [5 + slot]) for slot in slots]
+    tokens = runner.launch(make_batch(parts)).tokens()
+    changed = (arena != before).flatten(2).any(-1)
+    expected = torch.zeros_like(changed)
+    for slot, start, _ in parts:
+        expected[slot, start] = True
+    expected[SCRATCH] = changed[SCRATCH]
+    assert torch.equal(changed, expected)
+    assert changed[SCRATCH, 1:].all(), "NaN is not itself: only the scratch slot's first row may have been written"
+    runner.close()
+    reference = make_runner(fused(lively_module("llama")), arena_of(fused(lively_module("llama"))))
+    reference.launch(make_batch([(slot, 0, TEXTS[slot]) for slot in slots])).tokens()
+    assert tokens == reference.launch(make_batch(parts)).tokens()
+    reference.close()
