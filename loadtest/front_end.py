@@ -36,6 +36,7 @@ from loadtest.report import keep, options
 
 ANSWER = " Once upon a time there was a small house by the sea, and nobody knew who had built it."
 TURNS, TURN_WORDS = 8, 90
+TOGETHER = 8
 
 
 @dataclass(frozen=True)
@@ -132,18 +133,21 @@ async def turn_costs(serving: Worker, turns: int) -> dict[str, float]:
             answer = (await ask(content))["choices"][0]["message"]["content"]
             messages += [{"role": "user", "content": content}, {"role": "assistant", "content": answer}]
         prompt = (await ask("Hello"))["usage"]["prompt_tokens"]
-        latencies = []
-        cpu = serving.cpu()
+        alone, cpu = [], serving.cpu()
         for turn in range(turns):
             began = time.perf_counter()
             await ask(f"{turn} {words(turn, 48)}")
-            latencies.append(time.perf_counter() - began)
-        spent = serving.cpu() - cpu
+            alone.append(time.perf_counter() - began)
+        one_by_one, cpu = serving.cpu() - cpu, serving.cpu()
+        for turn in range(0, turns, TOGETHER):
+            await asyncio.gather(*(ask(f"{turn} {each} {words(turn, 48)}") for each in range(TOGETHER)))
+        together = serving.cpu() - cpu
     return {
         "turns": turns,
         "history_tokens": prompt,
-        "worker_cpu_ms_a_turn": round(1e3 * spent / turns, 2),
-        "latency_ms_p50": round(1e3 * statistics.median(latencies), 2),
+        "one_by_one_worker_cpu_ms_a_turn": round(1e3 * one_by_one / turns, 2),
+        "one_by_one_latency_ms_p50": round(1e3 * statistics.median(alone), 2),
+        f"{TOGETHER}_at_once_worker_cpu_ms_a_turn": round(1e3 * together / turns, 2),
     }
 
 
@@ -163,7 +167,7 @@ def main() -> None:
         "saturated": streaming(chosen.model, chosen.streams, 200.0, chosen.seconds),
     }
     with worker(chosen.model, 2000.0) as serving:
-        figures["turn"] = asyncio.run(turn_costs(serving, 300))
+        figures["turn"] = asyncio.run(turn_costs(serving, 320))
     keep(chosen.out, figures)
 
 
