@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from chatserve.engine.admissions import Admissions
+from chatserve.engine.answers import Answers
 from chatserve.engine.batch import make_batch
 from chatserve.engine.counters import Counters, engine_stats
 from chatserve.engine.intake import Refused, accept
@@ -24,7 +25,6 @@ from chatserve.engine.request import Request, Status
 from chatserve.engine.scheduler import Row, Scheduler
 from chatserve.model.errors import BadLogits
 from chatserve.model.runner import Launched, Runner
-from chatserve.model.sampler import NOT_FINITE
 from vtensor.manager import Admitted
 
 
@@ -57,47 +57,53 @@ class Engine:
         self._runner = runner
         self._memory = memory
         self._scheduler = scheduler
-        self._end_ids = frozenset(end_ids)
         self._vocab_size = vocab_size
         self._wake = wake
-        self._requests: dict[str, Request] = {}
         self._admissions = Admissions(scheduler, memory, wake)
+        self.counters = Counters()
+        self._answers = Answers(
+            memory=memory,
+            scheduler=scheduler,
+            admissions=self._admissions,
+            counters=self.counters,
+            end_ids=end_ids,
+        )
         self._depth = depth
         self._flights: deque[Flight] = deque()
         self._prepared: list[Row] = []
-        self._deltas: list[Delta] = []
         self._arrivals = count()
-        self.counters = Counters()
 
     @property
     def busy(self) -> bool:
         """Whether anything waits, runs or is to be told; an ended answer that awaits its Stop does none of these."""
         scheduler = self._scheduler
-        return bool(scheduler.waiting or scheduler.running or self._admissions.pending or self._flights or self._deltas)
+        return bool(
+            scheduler.waiting or scheduler.running or self._admissions.pending or self._flights or self._answers.untold
+        )
 
     def add(self, asked: Generate) -> None:
         """Queue a request. What can never fit is refused at once, by a delta that names the limit."""
         try:
-            if asked.id in self._requests:
+            if asked.id in self._answers.requests:
                 raise Refused(f"a request with the id {asked.id!r} is running already")
             request = accept(
                 asked, arrival=next(self._arrivals), capacity=self._memory.capacity, vocab_size=self._vocab_size
             )
         except Refused as refusal:
-            self._deltas.append(Delta(id=asked.id, finish="refused", error=str(refusal)))
+            self._answers.refuse(asked.id, str(refusal))
             return
-        self._requests[request.id] = request
+        self._answers.requests[request.id] = request
         self._scheduler.wait(request)
 
     def stop(self, request_id: str, keep: int | None) -> None:
         """End a request, of whose output the first `keep` tokens were kept (None: all). Harmless when it has gone."""
-        request = self._requests.get(request_id)
+        request = self._answers.requests.get(request_id)
         if request is None:
             return
         if request.stop_at is None:
             request.stop_at = len(request.output) if keep is None else min(keep, len(request.output))
         if request.in_flight == 0 and request.status is not Status.ADMITTED:
-            self._leave(request)
+            self._answers.leave(request)
 
     def flush(self) -> Future[None]:
         """Forget recorded prefixes and give free memory back."""
@@ -119,8 +125,7 @@ class Engine:
         if self._admissions.short:
             self._reclaim()
         self._admissions.ask()  # also for whoever was just preempted: nothing else may be left to do
-        deltas, self._deltas = self._deltas, []
-        return deltas
+        return self._answers.tell()
 
     def running(self) -> Sequence[Request]:
         """Who runs now, to be looked at only."""
@@ -134,7 +139,7 @@ class Engine:
         """Prove that memory's books balance and that nothing runs that nobody asked for. Raises AssertionError."""
         self._memory.audit()
         for request in (*self._scheduler.waiting, *self._scheduler.running):
-            assert self._requests.get(request.id) is request, f"{request.id} runs and nobody knows of it"
+            assert self._answers.requests.get(request.id) is request, f"{request.id} runs and nobody knows of it"
             assert (request.vtensor is None) == (request.status is Status.WAITING)
 
     def close(self) -> None:
@@ -147,19 +152,19 @@ class Engine:
             if isinstance(admission, Admitted):
                 self._start(request, admission)
             elif request.stop_at is not None:
-                self._leave(request)
+                self._answers.leave(request)
             elif admission is None or self._anyone_holds_memory() or not self._admissions.short:
                 self._scheduler.wait(request)
             else:
                 # Alone, and still not enough: other programs hold the device's memory.
-                self._fail(request, f"no memory for this conversation now: {admission}")
+                self._answers.fail(request, f"no memory for this conversation now: {admission}")
 
     def _anyone_holds_memory(self) -> bool:
-        return any(request.vtensor is not None for request in self._requests.values())
+        return any(request.vtensor is not None for request in self._answers.requests.values())
 
     def _reclaim(self) -> bool:
         """Record the longest ended answer whose Stop has not come: it gives its memory up and loses its takeover."""
-        for request in self._requests.values():
+        for request in self._answers.requests.values():
             if request.status is Status.ENDED and request.vtensor is not None and request.in_flight == 0:
                 self._memory.record(request, request.computed).result()
                 self._admissions.note_release()
@@ -173,7 +178,7 @@ class Engine:
             self.counters.prompt_tokens += len(request.prompt)
             self.counters.cached_tokens += admission.cached
         if request.stop_at is not None:
-            self._leave(request)
+            self._answers.leave(request)
             return
         self._scheduler.run(request)
         self._prepared = []
@@ -247,87 +252,4 @@ class Engine:
             tokens = flight.launched.tokens()
         except BadLogits as error:
             tokens = error.tokens
-        self.counters.steps += 1
-        sampled = iter(tokens)
-        for row in flight.rows:
-            request = row.request
-            request.computed += row.count
-            request.in_flight -= row.count
-            request.coming -= row.samples
-            self.counters.computed_tokens += row.count
-            token = next(sampled) if row.samples else None
-            if request.finish is not None or request.stop_at is not None:
-                self._settle(request)
-                continue
-            if token == NOT_FINITE:
-                self._fail(request, "the model's numbers are not finite for this conversation", trusted=False)
-                continue
-            if row.count > 1 and request.reuse:
-                self._memory.publish(request)
-            if token is not None:
-                self._take_in(request, token)
-
-    def _take_in(self, request: Request, token: int) -> None:
-        self.counters.generated_tokens += 1
-        params = request.params
-        ends = token in params.stop_token_ids or (token in self._end_ids and not params.ignore_eos)
-        if ends:
-            request.finish = "stop"
-        else:
-            request.output.append(token)
-            if len(request.output) >= params.max_tokens:
-                request.finish = "length"
-        request.generated += 1
-        if request.finish is None:
-            cached = request.cached if request.generated == 1 else None
-            self._deltas.append(
-                Delta(id=request.id, tokens=(token,), cached=cached, completion_tokens=request.generated)
-            )
-            return
-        request.last = () if ends else (token,)
-        self._scheduler.remove(request)
-        request.status = Status.ENDED
-        self._settle(request)
-
-    def _settle(self, request: Request) -> None:
-        """Once nothing of it is in flight: tell how it ended by itself, then let it go, or hold it until its Stop.
-
-        Told any earlier, the conversation's next turn could come before this one is recorded.
-        """
-        if request.in_flight:
-            return
-        if request.finish is not None and request.stop_at is None:
-            self._deltas.append(
-                Delta(
-                    id=request.id,
-                    tokens=request.last,
-                    finish=request.finish,
-                    cached=request.cached if request.generated == 1 else None,
-                    completion_tokens=request.generated,
-                )
-            )
-            if request.hold:
-                return
-            request.stop_at = len(request.output)
-        self._leave(request)
-
-    def _fail(self, request: Request, error: str, *, trusted: bool = True) -> None:
-        """End it by an error. Not trusted: its numbers are wrong, and so may be what others matched of them."""
-        generated = len(request.output)
-        self._deltas.append(
-            Delta(id=request.id, finish="failed", cached=request.cached, completion_tokens=generated, error=error)
-        )
-        request.stop_at, request.trusted = 0, trusted
-        self._settle(request)
-
-    def _leave(self, request: Request) -> None:
-        """Record what was computed of what was kept, and forget the request."""
-        assert request.stop_at is not None
-        self._scheduler.remove(request)
-        request.status = Status.ENDED
-        del self._requests[request.id]
-        if request.vtensor is not None and request.trusted:
-            self._memory.record(request, min(request.computed, len(request.prompt) + request.stop_at))
-        elif request.vtensor is not None:
-            self._memory.distrust(request)
-        self._admissions.note_release()
+        self._answers.take_in(flight.rows, tokens)
