@@ -1,8 +1,8 @@
-"""Products with one row: checked, timed beside torch's, and tuned."""
+"""Products with one row and with few: checked, timed beside torch's, and tuned."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -11,7 +11,9 @@ from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from chatserve.model.matvec_triton import MatvecTiling, TritonMatvecs
-from chatserve.model.ops_torch import TorchMatvecs
+from chatserve.model.ops_torch import TorchMatvecs, TorchOps
+from chatserve.model.ops_triton import TritonOps
+from chatserve.model.product_triton import ProductTiling, TritonProducts
 from loadtest.gpu_clock import copies, microseconds, relative_error
 
 SHAPES = {
@@ -22,6 +24,27 @@ SHAPES = {
     "head": (49152, 4096),
 }
 NORMED = ("qkv", "head")
+FEW = (2, 4, 8, 16, 32, 64)
+TUNED = (16, 64)
+"""Numbers of rows, up to each of which one kernel is compiled."""
+
+FEW_TILINGS = [
+    ProductTiling(*each)
+    for each in [
+        (64, 128, 4, 4, 264),
+        (64, 128, 4, 5, 264),
+        (64, 256, 4, 3, 132),
+        (64, 64, 4, 6, 264),
+        (128, 128, 8, 4, 132),
+        (128, 64, 8, 4, 264),
+        (128, 64, 8, 6, 132),
+        (128, 64, 4, 4, 264),
+    ]
+]
+GATED_TILINGS = [
+    ProductTiling(*each, programs=1)
+    for each in [(64, 128, 4, 3), (64, 64, 4, 4), (64, 64, 4, 3), (64, 64, 8, 4), (128, 64, 8, 4), (128, 64, 8, 5)]
+]
 
 Call = Callable[[TritonMatvecs | TorchMatvecs, torch.Tensor], torch.Tensor]
 
@@ -67,6 +90,78 @@ def time_products() -> dict[str, dict[str, float | str]]:
             "torch_GB/s": round(moved / theirs / 1e3),
         }
     return figures
+
+
+def few_rows_call(name: str, ops: TritonOps | TorchOps) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """The product of few rows as a decoder's layer has it, over x and the weight."""
+    if name == "gate_up":
+        return lambda x, weight: ops.gated_linear(x, weight, None)
+    return lambda x, weight: ops.linear(x, weight, None)
+
+
+def check_few_rows() -> dict[str, float]:
+    """Relative errors against the same in plain torch, the largest of all numbers of rows."""
+    ours, errors = TritonOps(TritonProducts(torch.device("cuda"))), {}
+    for name, (out, inner) in SHAPES.items():
+        weight, found = torch.randn(out, inner, device="cuda").bfloat16() * 0.02, []
+        for rows in (*FEW, 3, 17, 33):
+            x = torch.randn(rows, inner, device="cuda").bfloat16()
+            found.append(relative_error(*(few_rows_call(name, ops)(x, weight) for ops in (ours, TorchOps()))))
+        errors[f"few rows {name}"] = max(found)
+    return errors
+
+
+def time_few_rows() -> dict[str, dict[str, float | str]]:
+    """Microseconds by numbers of rows, ours and torch's; gate and up with what opens them."""
+    figures: dict[str, dict[str, float | str]] = {}
+    ours, torchs = TritonOps(TritonProducts(torch.device("cuda"))), TritonOps()
+    for name in ("qkv", "o", "gate_up", "down"):
+        many = weights(name)
+        for rows in FEW:
+            x = torch.randn(rows, SHAPES[name][1], device="cuda").bfloat16()
+            times = [
+                round(microseconds([partial(few_rows_call(name, ops), x, w) for w in many]), 2)
+                for ops in (ours, torchs)
+            ]
+            moved = many[0].numel() * 2
+            figures[f"{name}, {rows} rows"] = {
+                "us": times[0],
+                "torch_us": times[1],
+                "GB/s": round(moved / times[0] / 1e3),
+                "torch_GB/s": round(moved / times[1] / 1e3),
+            }
+    return figures
+
+
+def tune_few_rows() -> dict[str, dict[str, list[str]]]:
+    """The three fastest tilings of each shape and number of rows, and what could not be compiled."""
+    best: dict[str, dict[str, list[str]]] = {}
+    for name in ("qkv", "o", "gate_up", "down"):
+        many = weights(name)
+        for rows in TUNED:
+            x = torch.randn(rows, SHAPES[name][1], device="cuda").bfloat16()
+            timed, refused = few_rows_times(name, GATED_TILINGS if name == "gate_up" else FEW_TILINGS, x, many)
+            lines = [f"{time:.2f} us {one}" for time, one in timed[:3]]
+            best[f"{name}, {rows} rows"] = {"best": lines, "refused": refused}
+    return best
+
+
+def few_rows_times(
+    name: str, tilings: Sequence[ProductTiling], x: torch.Tensor, many: list[torch.Tensor]
+) -> tuple[list[tuple[float, ProductTiling]], list[str]]:
+    """Each tiling's microseconds, the fastest first, and why others have none."""
+    timed, refused = [], []
+    for one in tilings:
+
+        def chosen(_rows: int, _out: int, _inner: int, _gated: bool, one: ProductTiling = one) -> ProductTiling:
+            return one
+
+        call = few_rows_call(name, TritonOps(TritonProducts(x.device, choose=chosen)))
+        try:
+            timed.append((microseconds([partial(call, x, w) for w in many], replays=5), one))
+        except (CompilationError, OutOfResources, PTXASError) as error:
+            refused.append(f"{one}: {type(error).__name__} {str(error)[:80]}")
+    return sorted(timed, key=lambda pair: pair[0]), refused
 
 
 def tune_products() -> dict[str, dict[str, list[str]]]:

@@ -35,12 +35,13 @@ class DrawWorkspace:
     early: bool = True
 
     @staticmethod
-    def of(most_rows: int, vocab: int, device: torch.device) -> DrawWorkspace:
+    def of(most_rows: int, vocab: int, device: torch.device, *, early: bool = True) -> DrawWorkspace:
         shape = (most_rows, triton.cdiv(vocab, TILE))
         return DrawWorkspace(
             scores=torch.empty(shape, dtype=torch.float32, device=device),
             logits=torch.empty(shape, dtype=torch.float32, device=device),
             tokens=torch.empty(shape, dtype=torch.int32, device=device),
+            early=early,
         )
 
 
