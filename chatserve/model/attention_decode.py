@@ -43,7 +43,7 @@ class DecodeTiling:
 def tiling(head_dim: int, group: int, item_bytes: int, rows: int) -> DecodeTiling:
     """What reads fastest: about 192 KiB of K and V under way on a processor, by few programs if their queries are many.
 
-    What pieces of a large group leave is large, and a single row has many pieces: too much for one program to join.
+    What pieces of a large group leave is large: too much for one program to join.
     """
     row_bytes: int = triton.next_power_of_2(head_dim) * item_bytes
 
@@ -54,7 +54,7 @@ def tiling(head_dim: int, group: int, item_bytes: int, rows: int) -> DecodeTilin
         return DecodeTiling(tile=tile(128), warps=8, stages=3, programs=1, waves=2, apart=True)
     if rows >= MANY_ROWS:
         return DecodeTiling(tile=tile(64), warps=4, stages=3, programs=3, waves=2)
-    return DecodeTiling(tile=tile(32), warps=2, stages=4, programs=4, waves=2, apart=rows == 1)
+    return DecodeTiling(tile=tile(32), warps=2, stages=4, programs=4, waves=2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,9 @@ from chatserve.model.early_launch import await_previous, bring_to_cache, launch_
 LINE = tl.constexpr(64)
 """Numbers of half precision in a cache line."""
 
-MOST_ROWS = 64
+MOST_ROWS = 32
+"""Beyond, torch's products read the weights as fast."""
+
 MOST_TILES = 4096
 """Of a result, each with a count of arrivals."""
 
@@ -59,9 +61,7 @@ def product_tiling(rows: int, out: int, inner: int, gated: bool) -> ProductTilin
         if rows <= 16:
             return ProductTiling(out=64, inner=128, warps=4, stages=3, programs=1)
         return ProductTiling(out=64, inner=64, warps=4, stages=4, programs=1)
-    if rows <= 32:
-        return ProductTiling(out=64, inner=128, warps=4, stages=4, programs=264)
-    return ProductTiling(out=128, inner=128, warps=8, stages=4, programs=132)
+    return ProductTiling(out=64, inner=128, warps=4, stages=4, programs=264)
 
 
 class TritonProducts:
