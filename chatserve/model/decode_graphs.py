@@ -19,8 +19,8 @@ from chatserve.model.step import Network, StepRows
 IDS, POSITIONS, SLOTS, KEYS, TEMPERATURES = range(5)
 """The rows of a graph's input."""
 
-SINGLY, BY_EIGHT = 4, 128
-"""Up to SINGLY every number of sequences has a graph; then every eighth up to BY_EIGHT, then every sixteenth."""
+FIRST, BY_SIXTEEN = (1, 2, 3, 4, 8), 128
+"""Numbers of sequences that have a graph; then every 16th up to BY_SIXTEEN, then every 32nd."""
 
 
 class DecodeGraphs:
@@ -48,8 +48,8 @@ class DecodeGraphs:
         self._captured: dict[int, Captured] = {}
 
     def sizes(self, most: int) -> Sequence[int]:
-        """A ladder on which padding costs a step a few percent at most."""
-        rungs = {*range(1, SINGLY + 1), *range(8, BY_EIGHT + 1, 8), *range(BY_EIGHT + 16, most + 1, 16), most}
+        """A ladder on which padding costs little: products take as long, and padded rows attend to one token."""
+        rungs = {*FIRST, *range(16, BY_SIXTEEN + 1, 16), *range(BY_SIXTEEN + 32, most + 1, 32), most}
         return sorted(rung for rung in rungs if rung <= most)
 
     def capture(self, size: int, pool: Any) -> None:
