@@ -21,6 +21,9 @@ PROCESSORS_OF_NO_DEVICE = 4
 PIECES_JOINED = 32
 """At once, by a program of the kernel that only joins."""
 
+JOINED_NUMBERS = 8192
+"""float32 numbers of partial results that the last program of a sequence and KV head holds while it joins pieces."""
+
 MANY_ROWS = 128
 """From here on each sequence and KV head is work enough for a program."""
 
@@ -180,6 +183,7 @@ class DecodeKernel:
             SOFTCAP=self._softcap,
             WORDS=ITEM_WORDS,
             APART=one.apart,
+            JOIN=max(1, JOINED_NUMBERS // (group_join * dim_tile)),
             num_warps=one.warps,
             num_stages=one.stages,
             **self._options,

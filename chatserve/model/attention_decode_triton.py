@@ -13,9 +13,6 @@ import triton.language as tl
 
 from chatserve.model.early_launch import await_previous, let_next_start
 
-JOINED = tl.constexpr(4)
-"""Pieces on the way at once to the program that joins them."""
-
 
 @triton.jit
 def attend_kernel(
@@ -44,6 +41,7 @@ def attend_kernel(
     SOFTCAP: tl.constexpr,  # 0: none
     WORDS: tl.constexpr,
     APART: tl.constexpr,  # pieces are joined by join_kernel
+    JOIN: tl.constexpr,  # else so many at once, by the last program
     EARLY: tl.constexpr,
 ):
     let_next_start(EARLY)
@@ -84,7 +82,7 @@ def attend_kernel(
             if tl.atomic_add(arrival, 1, sem="acq_rel") == pieces - 1:
                 tl.store(arrival, 0)
                 begin = (number - piece) * KV_HEADS + head
-                joined = _join(partials, weights, begin, pieces, KV_HEADS, GROUP, GROUP_JOIN, DIM, DIM_TILE)
+                joined = _join(partials, weights, begin, pieces, KV_HEADS, GROUP, GROUP_JOIN, DIM, DIM_TILE, JOIN)
                 group_join = tl.arange(0, GROUP_JOIN)
                 tl.store(
                     result + (head * GROUP + group_join)[:, None] * DIM + dim[None, :],
@@ -151,56 +149,33 @@ def _join(
     GROUP_JOIN: tl.constexpr,
     DIM: tl.constexpr,
     DIM_TILE: tl.constexpr,
+    JOIN: tl.constexpr,
 ):
-    """All pieces of one sequence and KV head, each by its share of the softmax."""
+    """All pieces of one sequence and KV head, each by its share of the softmax. Others wrote them: not through L1."""
+    piece = tl.arange(0, JOIN)
+    group = tl.arange(0, GROUP_JOIN)
+    dim = tl.arange(0, DIM_TILE)
     highest = tl.full([GROUP_JOIN], float("-inf"), tl.float32)
     total = tl.zeros([GROUP_JOIN], tl.float32)
     sums = tl.zeros([GROUP_JOIN, DIM_TILE], tl.float32)
-    for piece in range(0, pieces, JOINED):
-        left = pieces - piece
-        place = begin + piece * KV_HEADS
-        a, of_a = _left(partials, weights, place, left > 0, GROUP, GROUP_JOIN, DIM, DIM_TILE)
-        b, of_b = _left(partials, weights, place + KV_HEADS, left > 1, GROUP, GROUP_JOIN, DIM, DIM_TILE)
-        c, of_c = _left(partials, weights, place + 2 * KV_HEADS, left > 2, GROUP, GROUP_JOIN, DIM, DIM_TILE)
-        d, of_d = _left(partials, weights, place + 3 * KV_HEADS, left > 3, GROUP, GROUP_JOIN, DIM, DIM_TILE)
-        higher = tl.maximum(tl.maximum(highest, tl.maximum(of_a, of_b)), tl.maximum(of_c, of_d))
+    for from_piece in range(0, pieces, JOIN):
+        there = (from_piece + piece < pieces)[:, None] & (group < GROUP)[None, :]
+        place = (begin + (from_piece + piece) * KV_HEADS)[:, None] * GROUP + group[None, :]
+        weight = tl.load(weights + place, mask=there, other=float("-inf"), cache_modifier=".cg")
+        partial = tl.load(
+            partials + place[:, :, None] * DIM + dim[None, None, :],
+            mask=there[:, :, None] & (dim < DIM)[None, None, :],
+            other=0.0,
+            cache_modifier=".cg",
+        )
+        higher = tl.maximum(highest, tl.max(weight, 0))
         level = tl.where(higher == float("-inf"), 0.0, higher)  # the group's padding has no weight at all
         fade = tl.exp2(highest - level)
-        of_a, of_b, of_c, of_d = (
-            tl.exp2(of_a - level),
-            tl.exp2(of_b - level),
-            tl.exp2(of_c - level),
-            tl.exp2(of_d - level),
-        )
-        sums = sums * fade[:, None] + a * of_a[:, None] + b * of_b[:, None] + c * of_c[:, None] + d * of_d[:, None]
-        total = total * fade + of_a + of_b + of_c + of_d
+        share = tl.exp2(weight - level[None, :])
+        sums = sums * fade[:, None] + tl.sum(partial * share[:, :, None], 0)
+        total = total * fade + tl.sum(share, 0)
         highest = higher
     return sums / tl.where(total > 0.0, total, 1.0)[:, None]
-
-
-@triton.jit
-def _left(
-    partials,
-    weights,
-    place,
-    there,
-    GROUP: tl.constexpr,
-    GROUP_JOIN: tl.constexpr,
-    DIM: tl.constexpr,
-    DIM_TILE: tl.constexpr,
-):
-    """What another program left of a piece, and its weight. Not through L1, which may hold what was there before."""
-    group = tl.arange(0, GROUP_JOIN)
-    dim = tl.arange(0, DIM_TILE)
-    mine = there & (group < GROUP)
-    weight = tl.load(weights + place * GROUP + group, mask=mine, other=float("-inf"), cache_modifier=".cg")
-    partial = tl.load(
-        partials + (place * GROUP + group)[:, None] * DIM + dim[None, :],
-        mask=mine[:, None] & (dim < DIM)[None, :],
-        other=0.0,
-        cache_modifier=".cg",
-    )
-    return partial, weight
 
 
 @triton.jit
