@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -60,19 +61,24 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=24)
     chosen = parser.parse_args()
     folder = demo()
-    bench = Bench(folder)
+    with Bench(folder) as bench:
+        keep(chosen.out, compare(bench, folder, chosen.rounds, chosen.tokens))
+
+
+def compare(bench: Bench, folder: Path, rounds: int, tokens: int) -> dict[str, object]:
+    """Figures by context."""
     load = partial(AutoModelForCausalLM.from_pretrained, folder, dtype=torch.float32)
     model = bench.worker.submit(load).result()  # in the thread that computes, for both
-    figures = {}
+    figures: dict[str, object] = {}
     for context in CONTEXTS:
         random = np.random.default_rng(context)
         prompts = [random.integers(100, 49_000, context).tolist() for _ in range(STREAMS)]
         bench.answers(prompts, 1)
         generated, one, eight = [], [], []
-        for _ in range(chosen.rounds):
-            generated.append(bench.worker.submit(generate_seconds, model, prompts[0], chosen.tokens).result())
-            one.append(step_seconds(bench.answers(prompts[:1], chosen.tokens)[1]))
-            eight.append(step_seconds(bench.answers(prompts, chosen.tokens)[1]))
+        for _ in range(rounds):
+            generated.append(bench.worker.submit(generate_seconds, model, prompts[0], tokens).result())
+            one.append(step_seconds(bench.answers(prompts[:1], tokens)[1]))
+            eight.append(step_seconds(bench.answers(prompts, tokens)[1]))
         alone, together, theirs = (statistics.median(each) for each in (one, eight, generated))
         figures[f"{context} tokens of context"] = {
             "generate_ms_a_token": round(theirs * 1e3, 2),
@@ -81,8 +87,7 @@ def main() -> None:
             "one_stream_over_generate": round(theirs / alone, 2),
             "eight_streams_over_one": round(STREAMS * alone / together, 2),
         }
-    bench.engine.close()
-    keep(chosen.out, figures)
+    return figures
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ MOST_IN_ENGINE = 1.05
 """Of the bare graph, that a step in the engine may take."""
 REPLAYS, ROUNDS = 20, 7
 STEPS = 120
+PREFILL_ROWS = 1_500
+"""Of a step, at least: so many more steps go by until the last sequence decodes with the first."""
 
 
 def bare_graph_ms(model: LoadedModel, batch: int) -> float:
@@ -110,12 +113,20 @@ def main() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL)
     kept, batches = Kept(options.out), list(MOST) if options.quick else list(FLOOR_MS)
     say("loading, and capturing the engine's graphs")
-    bench = Bench(options.model, device="cuda", max_running=max(batches), max_len=2 * CONTEXT, random_weights=True)
+    with Bench(
+        options.model, device="cuda", max_running=max(batches), max_len=2 * CONTEXT, random_weights=True
+    ) as bench:
+        measure(bench, batches, kept)
+
+
+def measure(bench: Bench, batches: Sequence[int], kept: Kept) -> None:
+    """A row for each batch size, kept as soon as it is there."""
     found: list[dict[str, Any]] = []
     for batch in batches:
         row: dict[str, Any] = {"sequences": batch, "context": CONTEXT, "floor_ms": FLOOR_MS[batch]}
         found.append(row)
-        row |= engine_step(bench, batch, CONTEXT, STEPS)
+        prefill_steps = batch * CONTEXT // PREFILL_ROWS
+        row |= engine_step(bench, batch, CONTEXT, STEPS + prefill_steps)
         kept.put("decode step", found)
         graph = bare_graph_ms(bench.model, batch)
         row |= {
@@ -127,7 +138,6 @@ def main() -> None:
         }
         kept.put("decode step", found)
         say(str(row))
-    bench.engine.close()
 
 
 if __name__ == "__main__":

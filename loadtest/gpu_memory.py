@@ -100,16 +100,15 @@ def main() -> None:
     kept = Kept(options.out)
     say("loading")
     longest = size.context + CHUNK_EDGE_SPREAD + size.new_tokens
-    bench = Bench(
-        options.model, device=options.device, max_running=size.requests, max_len=2 * longest, random_weights=True
-    )
     start = size.context - size.new_tokens // 2
     spread = np.random.default_rng(0).integers(-CHUNK_EDGE_SPREAD, CHUNK_EDGE_SPREAD, size.requests)
     runs = {"unequal": [int(start + offset) for offset in spread], "in step": [start] * size.requests}
-    for name, lengths in runs.items():
-        kept.put(name, measure(bench, lengths, size.new_tokens))
-        say(f"{name}: {kept.figures[name]}")
-    bench.engine.close()
+    with Bench(
+        options.model, device=options.device, max_running=size.requests, max_len=2 * longest, random_weights=True
+    ) as bench:
+        for name, lengths in runs.items():
+            kept.put(name, measure(bench, lengths, size.new_tokens))
+            say(f"{name}: {kept.figures[name]}")
 
 
 if __name__ == "__main__":

@@ -185,13 +185,19 @@ def main() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL)
     kept = Kept(options.out)
     say("loading")
-    bench = Bench(
+    with Bench(
         options.model,
         device=options.device,
         max_running=16,
         step_tokens=size.step_tokens,
         random_weights=not any(options.model.glob("*.safetensors")) and not any(options.model.glob("*.gguf")),
-    )
+    ) as bench:
+        measure(bench, size, kept)
+        bench.engine.audit()
+
+
+def measure(bench: Bench, size: Size, kept: Kept) -> None:
+    """A row for each history, kept as soon as it is there, then the others' steps."""
     turns = Turns(bench, size)
     kept.put("wanted", WANTED)
     alone: list[dict[str, Any]] = []
@@ -202,8 +208,6 @@ def main() -> None:
     others = turns.among_others(size.histories[-1])
     kept.put("among_others", [others])
     say(str(others))
-    bench.engine.audit()
-    bench.engine.close()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -26,7 +27,7 @@ def demo() -> Path:
 
 
 class Bench:
-    """Asks, runs to the end, and knows when each token came.
+    """Asks, runs to the end, and knows when each token came; closed by `with`.
 
     random_weights: drawn, for a folder without any.  step_tokens: of one step; None: what suits the device.
     """
@@ -49,6 +50,13 @@ class Bench:
         self.model = model
         self.engine, _ = build_engine(model, settings, self.woken.set, self.worker)
         self._ids = iter(range(1 << 40))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the engine's threads: without that a script that fails would never end."""
+        self.engine.close()
 
     def answers(
         self, prompts: Sequence[Sequence[int]], new_tokens: int, *, reuse: bool = True
