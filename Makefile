@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+MODEL  ?= .models/llama-8b-shape
 
-.PHONY: serve chat test lint unit bench clean
+.PHONY: serve chat test lint unit bench bench-gpu clean
 
 serve: $(VENV)/.base
 	@$(BIN)/chatserve serve
@@ -31,7 +32,13 @@ $(VENV)/.dev: $(VENV)/.base
 	@touch $@
 
 bench: $(VENV)/.base
-	for each in rtree takeover idle_memory next_turn decode_cpu; do $(BIN)/python -m loadtest.$$each || exit 1; done
+	for each in rtree takeover idle_memory next_turn decode_cpu front_end; do $(BIN)/python -m loadtest.$$each || exit 1; done
+
+# One GPU. MODEL: a folder with a config and a tokenizer, served with random weights.
+bench-gpu: $(VENV)/.dev
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[cuda]'
+	test -d $(MODEL) || $(BIN)/python -m loadtest.llama_shape
+	$(BIN)/python -m loadtest.bench_gpu --model $(MODEL) --out loadtest/results/gpu.json
 
 clean:
 	rm -rf $(VENV) .models .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,6 +1,6 @@
 """Every benchmark of a GPU in turn, joined into one JSON and one Markdown page.
 
-    python -m loadtest.bench_gpu --model ../shared/models/llama-8b-shape --out loadtest/results/gpu.json
+    python -m loadtest.bench_gpu --model .models/llama-8b-shape --out loadtest/results/gpu.json
     python -m loadtest.bench_gpu --quick --only decode,prefill
 
 Each part is a program of its own with its own limit of time; one that fails loses no other, and what it had kept by
@@ -24,7 +24,7 @@ from loadtest.gpu_page import page
 from loadtest.kept import RESULTS, Kept, say
 
 LAST_LINES = 12
-MODEL = Path("../shared/models/llama-8b-shape")
+MODEL = Path(".models/llama-8b-shape")
 
 
 @dataclass(frozen=True, slots=True)

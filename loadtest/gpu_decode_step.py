@@ -1,6 +1,6 @@
 """One decode step of the whole model: as a bare CUDA graph, and inside a running engine, beside the floor.
 
-    python -m loadtest.gpu_decode_step ../shared/models/llama-8b-shape
+    python -m loadtest.gpu_decode_step .models/llama-8b-shape
 
 Llama-8B shape, random weights, bf16, about 1,024 tokens of context a sequence. The floor is the bytes of weights and KV
 at 4.3 TB/s.

@@ -1,6 +1,6 @@
 """Extend ahead on a GPU: many requests decode past chunk edges; who waits for memory, and how much is rounded away?
 
-    python -m loadtest.gpu_memory ../shared/models/llama-8b-shape
+    python -m loadtest.gpu_memory .models/llama-8b-shape
 
 An engine in this process over random weights of a Llama-8B shape (bf16, 128 KiB of KV a token). Prompts are of unequal
 length, so that chunk edges are met at unequal times; then of equal length, so that all meet theirs in one step.

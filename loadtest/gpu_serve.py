@@ -1,6 +1,6 @@
 """The server on a GPU, as its users meet it: how soon it is ready, what it leaves to others, and how it keeps up.
 
-    python -m loadtest.gpu_serve ../shared/models/llama-8b-shape
+    python -m loadtest.gpu_serve .models/llama-8b-shape
 
 Random weights for a folder with a config and a tokenizer only; the load is that of loadtest.multi_turn. Beside our
 figures stand vLLM's, which were measured earlier on the same kind of machine.

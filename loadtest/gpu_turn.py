@@ -1,6 +1,6 @@
 """The next turn after a long history: engine time to first token, taken over or branched, and what others feel of it.
 
-    python -m loadtest.gpu_turn ../shared/models/llama-8b-shape
+    python -m loadtest.gpu_turn .models/llama-8b-shape
     python -m loadtest.gpu_turn .models/smollm2-135m-instruct --device cpu     small, to see that it runs
 
 In one process, without sockets. A turn of 64 new rows is compared with "the same step": the last step of a cold prompt
