@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from chatserve.model.step import Network, StepRows
 SIZES = (32, 64, 96, 128, 192, 256, 320, 384, 448, 512, 576, 640, 768)
 """Rows. Below some 256 a step takes as long as reading the weights, so finer steps would gain little there."""
 
-MOST_SEQUENCES = 64
+MOST_SEQUENCES = 256
+"""Of a step, and no more than its rows: a crowd that decodes is not slowed down by each prompt that joins it."""
 
 
 class TurnGraphs:
@@ -47,7 +49,7 @@ class TurnGraphs:
         self._workspace = workspace
         self._newest = newest
         self._scratch = scratch
-        self._sequences = min(MOST_SEQUENCES, len(workspace.scores))
+        self._most_sequences = min(MOST_SEQUENCES, len(workspace.scores))
         self._sizes: Sequence[int] = ()
         self._captured: dict[int, Captured] = {}
 
@@ -60,12 +62,12 @@ class TurnGraphs:
         """See StepGraphs."""
         nothing = Batch(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), (), (), (), ())
         inputs = to_device(self._numbers(nothing, size), self._newest.device)
-        self._captured[size] = capture_step(self._compute, inputs, pool)
+        self._captured[size] = capture_step(partial(self._compute, size), inputs, pool)
         self._sizes = sorted(self._captured)
 
     def fits(self, batch: Batch) -> bool:
         """See StepGraphs."""
-        return len(batch.token_ids) <= self._sizes[-1] and len(batch.slots) <= self._sequences
+        return len(batch.token_ids) <= self._sizes[-1] and len(batch.slots) <= self._most_sequences
 
     def replay(self, batch: Batch) -> Outcome:
         """See StepGraphs."""
@@ -73,8 +75,8 @@ class TurnGraphs:
         return self._captured[size].replay(to_device(self._numbers(batch, size), self._newest.device))
 
     def _numbers(self, batch: Batch, size: int) -> Numbers:
-        """A graph's input: three numbers a row, six a sequence, and where the last sequence's rows end."""
-        rows, sequences = len(batch.token_ids), len(batch.slots)
+        """A graph's input: three numbers a row, seven a sequence, and where the last sequence's rows end."""
+        rows, sequences = len(batch.token_ids), self._sequences(size)
         ends = np.cumsum(batch.counts, dtype=np.int64)
         sampled = [each.sequence for each in batch.samples]
         slots = np.array(batch.slots, dtype=np.int64)
@@ -94,14 +96,15 @@ class TurnGraphs:
         sequence_fill = (rows, 0, self._scratch, 0, self._scratch, 0, 0)
         padded = [
             *(padded_to(each, size, fill) for each, fill in zip(by_row, row_fill, strict=True)),
-            *(padded_to(each, self._sequences, fill) for each, fill in zip(by_sequence, sequence_fill, strict=True)),
+            *(padded_to(each, sequences, fill) for each, fill in zip(by_sequence, sequence_fill, strict=True)),
         ]
-        assert sequences <= self._sequences
         return np.concatenate([*padded, [rows]])
 
-    def _compute(self, inputs: torch.Tensor) -> Outcome:
-        sequences = self._sequences
-        size = (len(inputs) - 1 - 7 * sequences) // 3
+    def _sequences(self, size: int) -> int:
+        return min(self._most_sequences, size)
+
+    def _compute(self, size: int, inputs: torch.Tensor) -> Outcome:
+        sequences = self._sequences(size)
         parts = inputs.split_with_sizes([size] * 3 + [sequences] * 7 + [1])
         asked, positions, slots, firsts, lengths, owners, sampled, drawn, keys, temperatures, end = parts
         ids = torch.where(asked == COMING, self._newest[slots], asked)

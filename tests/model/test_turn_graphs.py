@@ -26,17 +26,17 @@ TEXT = [3 + 7 * index % 90 for index in range(900)]
 class Rig:
     """One model, its prompt kernel, and graphs for 64 and 192 rows over one arena."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int = SLOTS) -> None:
         module = tiny_module(tiny_config("llama", head_dim=64, max_position_embeddings=ROWS))
         self.model = fused(module, device="cuda", dtype=torch.bfloat16, max_len=ROWS)
         spec = self.model.spec
-        shape = (SLOTS, ROWS, spec.layers, 2, spec.kv_heads, spec.head_dim)
+        shape = (slots, ROWS, spec.layers, 2, spec.kv_heads, spec.head_dim)
         self.kv = torch.zeros(shape, dtype=torch.bfloat16, device="cuda")
-        kernels = choose_kernels(self.kv, heads=spec.heads, chunk_tokens=256, most_rows=SLOTS)
+        kernels = choose_kernels(self.kv, heads=spec.heads, chunk_tokens=256, most_rows=slots)
         assert isinstance(kernels.prompts, Fa3Kernel)
         self.prompts = kernels.prompts
         self.network = self.model.weights.over(self.kv)
-        self.newest = torch.zeros(SLOTS, dtype=torch.int64, device="cuda")
+        self.newest = torch.zeros(slots, dtype=torch.int64, device="cuda")
         workspace = DrawWorkspace.of(MOST_SEQUENCES, spec.vocab_size, self.model.device)
         self.graphs = TurnGraphs(self.network, kernels.prompts, workspace, newest=self.newest, scratch=SCRATCH)
         pool = torch.cuda.graph_pool_handle()
@@ -78,6 +78,20 @@ def test_a_step_is_the_same_captured(rig: Rig, parts: list[tuple[int, int, int]]
     tokens = outcome.tokens[: len(parts)]
     assert tokens.tolist() == logits.float().argmax(-1).tolist()
     assert rig.newest[[slot for slot, _, _ in parts]].tolist() == tokens.tolist()
+
+
+def test_a_prompt_among_a_crowd_that_decodes() -> None:
+    """More sequences than a small graph has rows for prompts: each still finds its own."""
+    with torch.inference_mode():
+        rig = Rig(slots=100)
+        for slot in range(1, 100):
+            rig.eager(make_batch([(slot, 0, TEXT[slot : slot + 30 + slot])]))
+        parts = [(slot, 30 + slot, TEXT[slot : slot + 1]) for slot in range(1, 99)]
+        batch = make_batch([*parts, (99, 129, TEXT[:60])])
+        expected = rig.eager(batch)
+        assert rig.graphs.fits(batch)
+        logits = rig.graphs.replay(batch).logits[:99]
+        assert (logits.float() - expected.float()).norm() / expected.float().norm() < CLOSE
 
 
 def test_a_decode_goes_on_from_a_token_that_is_coming(rig: Rig) -> None:
