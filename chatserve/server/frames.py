@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from chatserve.server.errors import ApiError, error_body
 from chatserve.server.turn import Turn
 from chatserve.server.wire import (
     ChatChunk,
@@ -18,6 +19,7 @@ from chatserve.server.wire import (
 )
 
 _encode = msgspec.json.Encoder().encode
+_DONE: Final = b"data: [DONE]\n\n"
 _PLACE: Final = "\ue000\ue001"
 """Stands where a text comes. It is looked for last in the chunk, after all that anybody may have chosen."""
 
@@ -41,6 +43,8 @@ class TextEvent:
 class ChatFrames:
     """The role comes once, first; every chunk carries the answer's one id and time."""
 
+    done = _DONE
+
     def __init__(self, turn: Turn, model: str, *, include_usage: bool) -> None:
         self._id = f"chatcmpl-{turn.id}"
         self._created = turn.created
@@ -51,8 +55,11 @@ class ChatFrames:
     def opening(self) -> bytes:
         return event(self._chunk(ChatDelta(role="assistant", content=""), None))
 
-    def ending(self, reason: FinishReason) -> bytes:
+    def ending(self, reason: FinishReason | None) -> bytes:
         return event(self._chunk(ChatDelta(), reason))
+
+    def failure(self, error: ApiError) -> bytes:
+        return event(error_body(error))
 
     def usage(self, usage: Usage) -> bytes | None:
         if not self._include_usage:
@@ -72,6 +79,8 @@ class ChatFrames:
 class TextFrames:
     """The older endpoint's chunks: text instead of a delta, and no role."""
 
+    done = _DONE
+
     def __init__(self, turn: Turn, model: str, *, include_usage: bool) -> None:
         self._id = f"cmpl-{turn.id}"
         self._created = turn.created
@@ -82,8 +91,11 @@ class TextFrames:
     def opening(self) -> None:
         return None
 
-    def ending(self, reason: FinishReason) -> bytes:
+    def ending(self, reason: FinishReason | None) -> bytes:
         return event(self._chunk("", reason))
+
+    def failure(self, error: ApiError) -> bytes:
+        return event(error_body(error))
 
     def usage(self, usage: Usage) -> bytes | None:
         if not self._include_usage:

@@ -72,7 +72,7 @@ class TurnOpener:
             prompt, recorder = await self._chat_prompt(opened)
             request = self._request(ask.options, prompt, bounds, "messages", turn_ends=self._prompt.end_ids)
             answer = AnswerText(self._tokenizer, ask.options.stops, ask.options.include_stop)
-            return self._start(request, answer, recorder, held, times, shows=ask.options.stream)
+            return self._start(request, answer, recorder, held, times, opened.turn_id, shows=ask.options.stream)
 
     async def completion(self, ask: CompletionAsk, bounds: Bounds) -> Turn:
         """A turn of no conversation: the prompt as it is."""
@@ -80,7 +80,9 @@ class TurnOpener:
         prompt = array("i", await self._completion_prompt(ask.prompt))
         request = self._request(ask.options, prompt, bounds, "prompt")
         answer = AnswerText(self._tokenizer, ask.options.stops, ask.options.include_stop, continues=True)
-        return self._start(request, answer, Forget(), AsyncExitStack(), times, shows=ask.options.stream)
+        return self._start(
+            request, answer, Forget(), AsyncExitStack(), times, uuid.uuid4().hex, shows=ask.options.stream
+        )
 
     async def _completion_prompt(self, prompt: str | tuple[int, ...]) -> Sequence[int]:
         if not isinstance(prompt, str):
@@ -164,6 +166,7 @@ class TurnOpener:
         recorder: Recorder,
         held: AsyncExitStack,
         times: TurnTimes,
+        turn_id: str,
         *,
         shows: bool,
     ) -> Turn:
@@ -182,6 +185,7 @@ class TurnOpener:
             held.pop_all(),
             self._running,
             times,
+            turn_id=turn_id,
             prompt_tokens=len(request.prompt) // ID_BYTES,
             shows=shows,
         )

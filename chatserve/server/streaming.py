@@ -11,8 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from chatserve.server.disconnect import gone
-from chatserve.server.errors import ApiError, error_body
-from chatserve.server.frames import event
+from chatserve.server.errors import ApiError
 from chatserve.server.limits import ServerLimits
 from chatserve.server.request_log import body_send
 from chatserve.server.turn import Turn
@@ -21,19 +20,27 @@ from chatserve.server.wire import FinishReason, Usage
 logger = logging.getLogger(__name__)
 
 _HEADERS: Final = {"Cache-Control": "no-cache", "Connection": "keep-alive", "X-Accel-Buffering": "no"}
-_DONE: Final = b"data: [DONE]\n\n"
 _PING: Final = b": ping\n\n"
 
 
 class Frames(Protocol):
-    """One endpoint's events, each whole: a data line of JSON and the blank line after it."""
+    """One endpoint's events, each whole: a data line of JSON and the blank line after it.
+
+    done: the mark after the last event, where the endpoint has one; empty where it has none.
+    """
+
+    done: bytes
 
     def opening(self) -> bytes | None:
         """What comes before any text, if anything does."""
 
     def text(self, text: str) -> bytes: ...
 
-    def ending(self, reason: FinishReason) -> bytes: ...
+    def ending(self, reason: FinishReason | None) -> bytes:
+        """What follows the last text. None: its owner cancelled it."""
+
+    def failure(self, error: ApiError) -> bytes:
+        """What ends a stream instead, whatever came before."""
 
     def usage(self, usage: Usage) -> bytes | None:
         """The last chunk, where it was asked for."""
@@ -111,14 +118,14 @@ async def _write(turn: Turn, frames: Frames, writer: _Writer) -> None:
         while (text := await turn.read()) is not None:
             await writer.send(frames.text(text))
         await turn.finish()  # saved before the client can know that it ended, and send the next turn
-        assert turn.finish_reason is not None
         await writer.send(frames.ending(turn.finish_reason))
         usage = frames.usage(turn.usage)
         if usage is not None:
             await writer.send(usage)
-        await writer.send(_DONE)
+        if frames.done:
+            await writer.send(frames.done)
     except ApiError as error:
-        await writer.send(event(error_body(error)))
+        await writer.send(frames.failure(error))
     finally:
         turn.abandon()
     await writer.send(b"", more=False)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -39,6 +38,8 @@ class Kept:
 class Turn:
     """One answer: read until None, then `finish`; or `complete`, which does both; or `abandon` at any time.
 
+    id: what it is saved under, where it is.
+    finish_reason: None until it has ended by itself; one that its owner cancelled has none.
     held: keeps the conversation to this turn until it is closed.
     shows: whether the client sees text as it is read; a turn of which it saw nothing is not saved unless it finished.
     """
@@ -52,12 +53,14 @@ class Turn:
         running: RunningTurns,
         times: TurnTimes,
         *,
+        turn_id: str,
         prompt_tokens: int,
         shows: bool,
     ) -> None:
-        self.id = uuid.uuid4().hex
+        self.id = turn_id
         self.created = int(time.time())
         self.finish_reason: FinishReason | None = None
+        self.cancelled = False
         self._stream = stream
         self._deltas = aiter(stream)
         self._answer = answer
@@ -82,10 +85,18 @@ class Turn:
             prompt_tokens_details=PromptDetails(self._cached),
         )
 
+    @property
+    def text(self) -> str:
+        """All that was read so far."""
+        return self._answer.text
+
     async def read(self) -> str | None:
         """The next visible text, one token's or, to a slow reader, several; None at the end. Raises ApiError."""
-        while self.finish_reason is None:
-            text = self._take(await self._next())
+        while self.finish_reason is None and not self.cancelled:
+            delta = await self._next()
+            if delta is None or self.cancelled:  # what arrived as it was cancelled is not kept
+                return None
+            text = self._take(delta)
             if text:
                 return text
         return None
@@ -103,7 +114,7 @@ class Turn:
 
     async def finish(self) -> None:
         """Return when the answer is saved and the conversation's next turn can begin. Raises ApiError."""
-        assert self.finish_reason is not None, "the answer was not read to its end"
+        assert self.finish_reason is not None or self.cancelled, "the answer was not read to its end"
         if self._settling is None:
             kept = Kept(*self._answer.kept) if self._answer.stopped else Kept(len(self._output))
             self._settle("length" if self.finish_reason == "length" else "completed", kept)
@@ -117,6 +128,16 @@ class Turn:
         if self._settling is None:
             self._settle("failed" if self._failure else "cancelled", Kept(*self._answer.kept))
 
+    async def cancel(self) -> None:
+        """End the answer here because its owner says so, and return when it is saved, even if nothing of it was seen;
+        its reader finds an ordinary end. After the end it changes nothing.
+        """
+        if self._settling is None:
+            self.cancelled = True
+            self._settle("cancelled", Kept(*self._answer.kept))
+        assert self._settling is not None
+        await asyncio.shield(self._settling)
+
     def interrupt(self) -> None:
         """End the answer wherever it is, for a server that is leaving; its reader gets an error."""
         if self._settling is None:
@@ -125,12 +146,15 @@ class Turn:
             )
             self._settle("cancelled", Kept(*self._answer.kept))
 
-    async def _next(self) -> Delta:
+    async def _next(self) -> Delta | None:
+        """None: it was cancelled. Raises ApiError."""
         if self._failure is not None:
             raise self._failure
         try:
             return await anext(self._deltas)
         except StopAsyncIteration:
+            if self.cancelled:
+                return None
             raise self._fail(Internal("The engine ended the answer without a reason.")) from None
         except EngineDied:
             raise self._fail(
@@ -178,7 +202,7 @@ class Turn:
         self._stream.stop(kept.tokens)
         ended = status in ("completed", "length")
         self._times.end(self.finish_reason if ended and self.finish_reason else "abort")
-        seen = ended or (self._shows and self._answer.text != "")
+        seen = ended or self.cancelled or (self._shows and self._answer.text != "")
         self._settling = self._running.spawn(self._save(status, kept) if seen else self._close())
         self._running.remove(self)
 
