@@ -24,6 +24,7 @@ from chatserve.server.operating import Operating
 from chatserve.server.request_log import RequestLog
 from chatserve.server.running import RunningTurns
 from chatserve.server.tally import Tally
+from chatserve.server.visit import Caller
 from chatserve.text.prompt import ChatPrompt
 from chatserve.text.tokenizer import Tokenizer
 from sessions.manager import SessionManager
@@ -67,7 +68,7 @@ def create_app(
             Route("/admin/stats", operating.stats),
             Route("/admin/flush", operating.flush, methods=["POST"]),
         ],
-        middleware=[Middleware(RequestLog), *middleware],
+        middleware=[Middleware(RequestLog, anybody=Caller("", admin=True)), *middleware],
         exception_handlers={
             ApiError: answer_api_error,
             HTTPException: answer_http_error,

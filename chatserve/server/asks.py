@@ -17,6 +17,7 @@ from chatserve.model.sampling import SamplingParams
 from chatserve.model.spec import ModelSpec
 from chatserve.server.errors import BadRequest, shown
 from chatserve.server.fields import Fields
+from chatserve.server.visit import KEY_MARK, Visit
 
 STOPS = 16
 STOP_LENGTH = 1024
@@ -61,7 +62,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What both endpoints take.
 
     params: max_tokens is what was asked, or UNLIMITED; it is cut to the room there is beside the prompt.
-    tenant: from cache_salt; prefixes and conversations are shared only inside one.
+    tenant: of conversations, by the caller and cache_salt.  prefixes: the tenant inside which prefixes are shared.
+    visit: the request that asks.
     """
 
     params: SamplingParams
@@ -70,6 +72,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool
     include_usage: bool
     tenant: str
+    prefixes: str
+    visit: Visit
     priority: int
     reuse: bool
 
@@ -87,11 +91,11 @@ class Bounds:
         return cls(ready.spec, ready.limits.priorities, min(ready.limits.max_tokens, ready.spec.max_len))
 
 
-def read_options(fields: Fields, bounds: Bounds) -> Options:
+def read_options(fields: Fields, bounds: Bounds, visit: Visit) -> Options:
     """Raises BadRequest."""
     for name, neutral in _REFUSED.items():
         fields.refuse(name, *neutral)
-    salt = fields.text("cache_salt", longest=SALT_LENGTH)
+    salt = _salt(fields)
     low, high = bounds.priorities
     return Options(
         params=_params(fields, bounds.spec),
@@ -99,10 +103,19 @@ def read_options(fields: Fields, bounds: Bounds) -> Options:
         include_stop=fields.flag("include_stop_str_in_output") or False,
         stream=fields.flag("stream") or False,
         include_usage=fields.nested("stream_options").flag("include_usage") or False,
-        tenant=salt or "",
+        tenant=visit.caller.conversations(salt),
+        prefixes=visit.caller.prefixes(salt),
+        visit=visit,
         priority=fields.integer("priority", low=low, high=high) or 0,
         reuse=fields.flag("reuse_prefix") is not False,
     )
+
+
+def _salt(fields: Fields) -> str:
+    salt = fields.text("cache_salt", longest=SALT_LENGTH) or ""
+    if KEY_MARK in salt:
+        raise BadRequest("cache_salt must not hold the control character U+001F.", param="cache_salt")
+    return salt
 
 
 def _params(fields: Fields, spec: ModelSpec) -> SamplingParams:
@@ -179,10 +192,10 @@ class CompletionAsk(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str | tuple[int, ...]
 
 
-def read_completion(fields: Fields, bounds: Bounds) -> CompletionAsk:
+def read_completion(fields: Fields, bounds: Bounds, visit: Visit) -> CompletionAsk:
     """Raises BadRequest."""
     fields.refuse("logprobs")
-    options = read_options(fields, bounds)
+    options = read_options(fields, bounds, visit)
     return CompletionAsk(options=options, prompt=_prompt(fields.values.get("prompt"), bounds))
 
 

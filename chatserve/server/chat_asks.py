@@ -9,6 +9,7 @@ import msgspec
 from chatserve.server.asks import Bounds, Options, read_options
 from chatserve.server.errors import BadRequest, shown
 from chatserve.server.fields import Fields
+from chatserve.server.visit import Visit
 from chatserve.text.errors import InvalidInput
 from chatserve.text.messages import join_content, role_of
 from sessions.turns import Message
@@ -25,11 +26,11 @@ class ChatAsk(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None
 
 
-def read_chat(fields: Fields, bounds: Bounds, most: int) -> ChatAsk:
+def read_chat(fields: Fields, bounds: Bounds, most: int, visit: Visit) -> ChatAsk:
     """A chat request of at most `most` messages. Raises BadRequest."""
     fields.refuse("logprobs", False)
     return ChatAsk(
-        options=read_options(fields, bounds),
+        options=read_options(fields, bounds, visit),
         messages=_messages(fields.values.get("messages"), most),
         session_id=_session_id(fields),
     )

@@ -16,6 +16,7 @@ from chatserve.server.models import ServedModel
 from chatserve.server.opening import TurnOpener
 from chatserve.server.streaming import TurnStream
 from chatserve.server.turn import Turn
+from chatserve.server.visit import visit_of
 from chatserve.server.wire import TextChoice, TextCompletion
 
 
@@ -29,7 +30,7 @@ class Completions:
         bounds = self._opener.bounds()
         fields = Fields(await read_json(request, self._limits))
         self._model.check(fields)
-        ask = read_completion(fields, bounds)
+        ask = read_completion(fields, bounds, visit_of(request))
         turn = await until_disconnect(request, self._opener.completion(ask, bounds))
         if ask.options.stream:
             return TurnStream(turn, self._frames(turn, ask), self._limits)

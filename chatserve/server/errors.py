@@ -2,11 +2,14 @@
 
 ApiError
 ├── BadRequest        400  a value or the conversation cannot be used; nothing was started
+├── Unauthorized      401  no key, or none that is known here
+├── Forbidden         403  the key may not do this
 ├── Missing           404  no such route, model or conversation
 ├── WrongMethod       405
 ├── TooSlow           408  the body did not arrive in time
 ├── TooLarge          413  the body is over a limit
 ├── TooBusy           429  a bounded queue is full
+│   └── OverRate      429  a key has used what it may use in a minute
 ├── Internal          500  our fault
 └── Unavailable       503  no engine, or the server is leaving
 """
@@ -14,6 +17,8 @@ ApiError
 from __future__ import annotations
 
 import http
+import math
+from collections.abc import Mapping
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -28,6 +33,7 @@ class ApiError(Exception):
 
     status = 500
     type = "server_error"
+    headers: Mapping[str, str] = {}
 
     def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
@@ -38,6 +44,17 @@ class ApiError(Exception):
 
 class BadRequest(ApiError):
     status = 400
+    type = "invalid_request_error"
+
+
+class Unauthorized(ApiError):
+    status = 401
+    type = "invalid_request_error"
+    headers: Mapping[str, str] = {"WWW-Authenticate": "Bearer"}
+
+
+class Forbidden(ApiError):
+    status = 403
     type = "invalid_request_error"
 
 
@@ -54,6 +71,7 @@ class WrongMethod(ApiError):
 class TooSlow(ApiError):
     status = 408
     type = "invalid_request_error"
+    headers: Mapping[str, str] = {"Connection": "close"}  # what is left of the body may never come
 
 
 class TooLarge(ApiError):
@@ -64,6 +82,15 @@ class TooLarge(ApiError):
 class TooBusy(ApiError):
     status = 429
     type = "rate_limit_error"
+    headers: Mapping[str, str] = {"Retry-After": "1"}
+
+
+class OverRate(TooBusy):
+    """wait: seconds until there is something to use again."""
+
+    def __init__(self, message: str, *, wait: float) -> None:
+        super().__init__(message, code="rate_limit_exceeded")
+        self.headers = {"Retry-After": str(max(1, math.ceil(wait)))}
 
 
 class Internal(ApiError):
@@ -74,6 +101,7 @@ class Internal(ApiError):
 class Unavailable(ApiError):
     status = 503
     type = "service_unavailable"
+    headers: Mapping[str, str] = {"Retry-After": "1"}
 
 
 class ErrorDetail(msgspec.Struct, frozen=True):
@@ -108,12 +136,8 @@ def error_body(error: ApiError) -> ErrorBody:
 
 
 def error_response(error: ApiError) -> Response:
-    headers = {}
-    if isinstance(error, TooSlow):
-        headers["Connection"] = "close"  # what is left of the body may never come
-    if isinstance(error, Unavailable | TooBusy):
-        headers["Retry-After"] = "1"
-    return Response(msgspec.json.encode(error_body(error)), error.status, headers, media_type="application/json")
+    content = msgspec.json.encode(error_body(error))
+    return Response(content, error.status, error.headers, media_type="application/json")
 
 
 async def answer_api_error(_request: Request, error: Exception) -> Response:

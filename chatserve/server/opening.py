@@ -21,6 +21,7 @@ from chatserve.server.metrics import Metrics, TurnTimes
 from chatserve.server.recording import Append, Forget, Recorder, Rewrite
 from chatserve.server.running import RunningTurns
 from chatserve.server.turn import Turn
+from chatserve.server.visit import Visit
 from chatserve.text.answer import AnswerText
 from chatserve.text.errors import InvalidInput
 from chatserve.text.messages import Message as PromptMessage
@@ -72,7 +73,9 @@ class TurnOpener:
             prompt, recorder = await self._chat_prompt(opened)
             request = self._request(ask.options, prompt, bounds, "messages", turn_ends=self._prompt.end_ids)
             answer = AnswerText(self._tokenizer, ask.options.stops, ask.options.include_stop)
-            return self._start(request, answer, recorder, held, times, opened.turn_id, shows=ask.options.stream)
+            return self._start(
+                request, answer, recorder, held, times, opened.turn_id, ask.options.visit, shows=ask.options.stream
+            )
 
     async def completion(self, ask: CompletionAsk, bounds: Bounds) -> Turn:
         """A turn of no conversation: the prompt as it is."""
@@ -81,7 +84,14 @@ class TurnOpener:
         request = self._request(ask.options, prompt, bounds, "prompt")
         answer = AnswerText(self._tokenizer, ask.options.stops, ask.options.include_stop, continues=True)
         return self._start(
-            request, answer, Forget(), AsyncExitStack(), times, uuid.uuid4().hex, shows=ask.options.stream
+            request,
+            answer,
+            Forget(),
+            AsyncExitStack(),
+            times,
+            uuid.uuid4().hex,
+            ask.options.visit,
+            shows=ask.options.stream,
         )
 
     async def _completion_prompt(self, prompt: str | tuple[int, ...]) -> Sequence[int]:
@@ -153,7 +163,7 @@ class TurnOpener:
             params=msgspec.structs.replace(
                 params, max_tokens=min(params.max_tokens, room), stop_token_ids=tuple(dict.fromkeys(ends))
             ),
-            tenant=options.tenant,
+            tenant=options.prefixes,
             priority=options.priority,
             hold=bool(options.stops),
             reuse=options.reuse,
@@ -167,6 +177,7 @@ class TurnOpener:
         held: AsyncExitStack,
         times: TurnTimes,
         turn_id: str,
+        visit: Visit,
         *,
         shows: bool,
     ) -> Turn:
@@ -190,4 +201,5 @@ class TurnOpener:
             shows=shows,
         )
         self._running.add(turn)
+        visit.turn = turn
         return turn

@@ -1,18 +1,25 @@
-"""Gives each request an id and writes one line about it: no path, header or word that came from a user."""
+"""Begins and ends each request's visit: an id goes out with it, and one line is written about it.
+
+The line holds the route as the server knows it, the key's name, and sizes: no path, header or word that came from a
+user.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-import uuid
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from chatserve.server.request_id import request_id
+from chatserve.server.visit import Caller, Visit, begin_visit
 
 logger = logging.getLogger(__name__)
 
 
 _BODY_SEND = "chatserve.body_send"
+_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
 
 def body_send(scope: Scope, send: Send) -> Send:
@@ -24,16 +31,18 @@ def body_send(scope: Scope, send: Send) -> Send:
 
 
 class RequestLog:
-    """Pure ASGI, so that a disconnect reaches the endpoint. The id goes out as X-Request-Id."""
+    """Pure ASGI, outermost, so that a disconnect reaches the endpoint and no answer leaves without its id."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, anybody: Caller) -> None:
+        """anybody: who a request is from until a key says otherwise."""
         self._app = app
+        self._anybody = anybody
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = uuid.uuid4().hex
+        visit = Visit(request_id(Headers(scope=scope).get("x-request-id")), self._anybody)
         began = time.perf_counter()
         status = 0
 
@@ -41,12 +50,29 @@ class RequestLog:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                MutableHeaders(scope=message)["X-Request-Id"] = visit.id
             await send(message)
 
         scope[_BODY_SEND] = send
+        begin_visit(scope, visit)
         try:
             await self._app(scope, receive, send_marked)
         finally:
-            name = getattr(scope.get("endpoint"), "__qualname__", "no route")
-            logger.info("%s %s -> %d in %.0f ms", request_id, name, status, 1e3 * (time.perf_counter() - began))
+            took = 1e3 * (time.perf_counter() - began)
+            logger.info("%s %s -> %d in %.0f ms%s", visit.id, _route(scope), status, took, _more(visit))
+
+
+def _route(scope: Scope) -> str:
+    """The method and the route's own path: what a client made up is not repeated."""
+    method = scope["method"] if scope["method"] in _METHODS else "OTHER"
+    return f"{method} {getattr(scope.get('route'), 'path', '(no route)')}"
+
+
+def _more(visit: Visit) -> str:
+    """Whose it was, and the tokens of its turn."""
+    key = f", key {visit.caller.name}" if visit.caller.name else ""
+    usage = visit.usage
+    if usage is None:
+        return key
+    cached = usage.prompt_tokens_details.cached_tokens
+    return f"{key}, {usage.prompt_tokens} prompt tokens ({cached} reused), {usage.completion_tokens} answered"

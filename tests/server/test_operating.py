@@ -133,5 +133,5 @@ async def test_no_word_of_a_user_is_logged_or_measured(server: Running, caplog: 
     server.engine.die()
     assert (await dying).status_code == 503
     assert marker not in (await client.get("/metrics")).text
-    assert "ChatCompletions.create -> 200" in caplog.text
+    assert "POST /v1/chat/completions -> 200" in caplog.text
     assert marker not in caplog.text
