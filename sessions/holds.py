@@ -13,15 +13,15 @@ import hashlib
 import os
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 FIRST_LOOK, LONGEST_LOOK = 0.002, 0.02
 """Seconds between two looks at a lock that another process has."""
 
 
-class Holds:
+class FileHolds:
     """What this process uses of one store.
 
     path: the file, made where it is missing; it stays empty. Raises OSError, here and everywhere.
@@ -38,7 +38,7 @@ class Holds:
         return len(self._kept) + len(self._alone)
 
     @asynccontextmanager
-    async def alone(self, name: str) -> AsyncIterator[None]:
+    async def alone(self, name: str) -> AsyncIterator[int]:
         """Use what only one may use at a time; waits for other processes. Within one, the callers see to it that only
         one comes.
 
@@ -54,7 +54,7 @@ class Holds:
                 await self._take(place)
             finally:
                 self._locks.release(place + 1)
-            yield
+            yield 0  # such a lock cannot be lost, so it needs no fence
         finally:
             self._locks.release(place)
             self._alone.discard(place)
@@ -72,8 +72,8 @@ class Holds:
                 del self._kept[name]
                 self._locks.release(_place(name))
 
-    @contextmanager
-    def unused(self, names: Sequence[str]) -> Iterator[list[str]]:
+    @asynccontextmanager
+    async def unused(self, names: Sequence[str]) -> AsyncIterator[list[str]]:
         """Those of the names that nobody keeps; until the end of the block, nobody can."""
         locks = _Locks(self._path)  # of its own: it is to meet this process's locks as well
         try:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
 
+from sessions.schema import transaction
 from sessions.store import StoreClosed, StoreUnavailable
 
 P = ParamSpec("P")
@@ -47,6 +48,17 @@ class Lane:
             quotable = isinstance(error, OSError) or hasattr(error, "sqlite_errorname")
             reason = str(error) if quotable else type(error).__name__
             raise StoreUnavailable(f"the session database failed: {reason}") from error
+
+    async def write(
+        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Like `run`, in a transaction."""
+
+        def whole(connection: sqlite3.Connection) -> T:
+            with transaction(connection):
+                return work(connection, *args, **kwargs)
+
+        return await self.run(whole)
 
     async def close(self) -> None:
         """Run what was handed over, then close the connection and end the thread."""

@@ -11,11 +11,13 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 
+from sessions.catalogue import Catalogue
 from sessions.digest import DigestChain
 from sessions.gate import Gate
 from sessions.open_turn import OpenTurn, Write
-from sessions.store import Store
+from sessions.store import NotFound, Store, session_hold
 from sessions.turns import Conversation, Message, Turn, chain_messages
 
 EXPIRE_BATCH = 64
@@ -40,6 +42,7 @@ class SessionManager:
         self._digests = digests or DigestChain()
         self._clock = clock
         self._gate = Gate(max_waiting)
+        self.catalogue = Catalogue(store, digests=self._digests, clock=clock)
 
     @asynccontextmanager
     async def session(self, tenant: str, session: str, messages: Sequence[Message]) -> AsyncIterator[OpenTurn]:
@@ -48,11 +51,64 @@ class SessionManager:
         messages: only the new ones. Waits for the session's earlier turns, in the order of arrival. Raises
         SessionBusy when too many already wait, StoreError, and ValueError for text that is not valid Unicode.
         """
-        async with self._gate.enter((tenant, session)), self._alone(tenant, session):
+        async with self._gate.enter((tenant, session)), self._alone(tenant, session) as fence:
             found = await self._store.session(tenant, session, self._clock())
             conversation = found or self._begin(tenant, session)
             chain = await self._store.chain(conversation.leaf) if conversation.leaf else []
-            yield self._turn(conversation, chain, messages, self._store.advance)
+            yield self._turn(conversation, chain, messages, partial(self._store.advance, fence=fence))
+
+    @asynccontextmanager
+    async def conversation(
+        self,
+        tenant: str,
+        conversation: str,
+        messages: Sequence[Message],
+        *,
+        instructions: str | None = None,
+        stored: bool = True,
+    ) -> AsyncIterator[OpenTurn]:
+        """Open the next turn of a conversation by its id; otherwise like `session`. Raises NotFound too.
+
+        instructions: a system message before all others, in this turn's prompt only.
+        stored: False leaves nothing of the turn.
+        """
+        named = await self.catalogue.conversation(tenant, conversation)
+        assert named.session is not None, "the catalogue shows only what has a name"
+        async with self._gate.enter((tenant, named.session)), self._alone(tenant, named.session) as fence:
+            now = await self.catalogue.conversation(tenant, conversation)
+            chain = await self._store.chain(now.leaf) if now.leaf else []
+            write = partial(self._store.advance, fence=fence) if stored else leave_nothing
+            yield self._turn(now, chain, messages, write, instructions)
+
+    @asynccontextmanager
+    async def branch(
+        self,
+        tenant: str,
+        parent: str | None,
+        messages: Sequence[Message],
+        *,
+        instructions: str | None = None,
+        stored: bool = True,
+    ) -> AsyncIterator[OpenTurn]:
+        """Open a turn that continues a past one, whatever continued that before, or nothing. It waits for nobody and
+        moves no leaf. Raises NotFound too; `instructions` and `stored` as in `conversation`.
+        """
+        write = self._store.add if stored else leave_nothing
+        if parent is None:
+            yield self._turn(self._begin(tenant, None), [], messages, write, instructions)
+            return
+        async with self._keep((await self._visible(tenant, parent)).conversation):
+            past = await self._visible(tenant, parent)
+            conversation = await self._still_there(tenant, [past])
+            if conversation is None:
+                raise NotFound("there is no such answer")
+            yield self._turn(conversation, await self._store.chain(parent), messages, write, instructions)
+
+    async def _visible(self, tenant: str, turn: str) -> Turn:
+        found = await self._store.turn(tenant, turn)
+        if found is None:
+            raise NotFound("there is no such answer")
+        return found
 
     @asynccontextmanager
     async def stateless(self, tenant: str, messages: Sequence[Message]) -> AsyncIterator[OpenTurn]:
@@ -77,7 +133,7 @@ class SessionManager:
         before = self._clock() - older_than
         total, in_use = 0, set[str]()
         while idle := await self._store.idle(before, in_use, EXPIRE_BATCH):
-            with self._store.holds.unused(idle) as unused:
+            async with self._store.holds.unused(idle) as unused:
                 total += await self._store.expire(before, unused)
             in_use.update(set(idle) - set(unused))
         return total
@@ -89,7 +145,8 @@ class SessionManager:
         digests = self._digests.prefixes(tenant, messages)
         while chain := await self._store.find(tenant, digests):
             known = chain_messages(chain)
-            if len(known) < len(messages) and known == tuple(messages[: len(known)]):  # a hash alone never decides
+            told = any(turn.instructions is not None for turn in chain)  # what this request does not repeat
+            if not told and len(known) < len(messages) and known == tuple(messages[: len(known)]):  # no hash decides
                 return chain
             digests = digests[digests.index(chain[-1].digest) + 1 :]
         return []
@@ -112,9 +169,9 @@ class SessionManager:
         async with self._store.holds.keep(conversation):
             yield
 
-    def _alone(self, tenant: str, session: str) -> AbstractAsyncContextManager[None]:
+    def _alone(self, tenant: str, session: str) -> AbstractAsyncContextManager[int]:
         """The gate orders the turns of this process; among processes only one may have a session."""
-        return self._store.holds.alone(f"{len(tenant)} {tenant} {session}")
+        return self._store.holds.alone(session_hold(tenant, session))
 
     def _begin(self, tenant: str, session: str | None) -> Conversation:
         now = self._clock()
@@ -126,5 +183,18 @@ class SessionManager:
         chain: Sequence[Turn],
         new: Sequence[Message],
         write: Write,
+        instructions: str | None = None,
     ) -> OpenTurn:
-        return OpenTurn(conversation, chain, new, digests=self._digests, write=write, clock=self._clock)
+        return OpenTurn(
+            conversation,
+            chain,
+            new,
+            digests=self._digests,
+            write=write,
+            clock=self._clock,
+            instructions=instructions,
+        )
+
+
+async def leave_nothing(_conversation: Conversation, _turn: Turn) -> None:
+    """Where a turn goes that is not to be stored."""

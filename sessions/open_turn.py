@@ -8,7 +8,8 @@ from array import array
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from sessions.digest import DigestChain
-from sessions.turns import Conversation, Message, Status, Turn, chain_ids, chain_messages
+from sessions.past import Past
+from sessions.turns import Conversation, Message, Status, Turn
 
 Write = Callable[[Conversation, Turn], Awaitable[None]]
 Record = Callable[[int], None]
@@ -19,10 +20,11 @@ class OpenTurn:
 
     turn_id: the id it will be saved under.
     conversation: as it was found; one that is new is stored together with this turn.
-    history: all earlier messages, answers included.
+    history: the earlier messages whose token ids are known, answers included; the instructions first.
     history_ids: the token ids of history, int32, up to the last kept token of the last answer, without its
         end token.
-    new_messages: what this turn adds.
+    new_messages: what is to be encoded for this turn: what it adds, after what earlier turns added without an answer;
+        and everything, instructions first, where these differ from those that the history's ids were made with.
     """
 
     def __init__(
@@ -34,17 +36,23 @@ class OpenTurn:
         digests: DigestChain,
         write: Write,
         clock: Callable[[], float],
+        instructions: str | None = None,
     ) -> None:
         self.turn_id = uuid.uuid4().hex
         self.conversation = conversation
-        self.history = chain_messages(chain)
-        self.history_ids = chain_ids(chain)
-        self.new_messages = tuple(new_messages)
+        prompt = Past(chain, instructions)
+        self.history = prompt.known
+        self.history_ids = prompt.ids
+        self.new_messages = (*prompt.pending, *new_messages)
+        self._anew = prompt.anew
+        self._instructions = instructions
+        self._added = tuple(new_messages)
         self._parent = chain[-1] if chain else None
         # Hashed now, not when the turn is saved: text that cannot be stored is refused before an answer is
         # computed.
         before = self._parent.digest if self._parent else digests.root(conversation.tenant)
-        self._asked = digests.extend(before, self.new_messages)
+        told = () if instructions is None else (Message("instructions", instructions),)
+        self._asked = digests.extend(before, (*told, *self._added))
         self._digests = digests
         self._write = write
         self._clock = clock
@@ -58,6 +66,8 @@ class OpenTurn:
         answer: str,
         status: Status,
         record: Record | None = None,
+        *,
+        detail: bytes = b"",
     ) -> Turn:
         """Save what the user saw, whole, whatever happens to the caller; returns when it is stored.
 
@@ -65,12 +75,14 @@ class OpenTurn:
         output_ids: the ids of the answer that were kept, without the end token.
         record: called once, at once, with the number of output ids kept, whether or not the store then takes
             the turn.
+        detail: JSON that is kept with the answer.
 
         The first call decides what is saved: a later one (a cancelled caller's clean-up, a second try after
         StoreUnavailable) only makes sure that it is stored. A cancellation that arrives meanwhile is raised
         when it is. Raises StoreError.
         """
-        return await self._save(self._ended(prompt_ids, output_ids, answer, status, restarts=False), record)
+        ended = self._ended(prompt_ids, output_ids, answer, status, restarts=self._anew, detail=detail)
+        return await self._save(ended, record)
 
     async def save_whole(
         self,
@@ -79,27 +91,44 @@ class OpenTurn:
         answer: str,
         status: Status,
         record: Record | None = None,
+        *,
+        detail: bytes = b"",
     ) -> Turn:
         """Like `save`, for a prompt that does not begin with `history_ids`: `whole_ids` is all of it, and
         takes the place of the ids of every earlier turn for those that follow.
         """
-        return await self._save(self._ended(whole_ids, output_ids, answer, status, restarts=True), record)
+        ended = self._ended(whole_ids, output_ids, answer, status, restarts=True, detail=detail)
+        return await self._save(ended, record)
+
+    async def save_messages(self) -> Turn:
+        """Save what the turn adds, with no answer."""
+        return await self._save(self._ended((), (), None, "completed", restarts=False, detail=b""), None)
 
     def _ended(
-        self, prompt: Iterable[int], output: Iterable[int], answer: str, status: Status, *, restarts: bool
+        self,
+        prompt: Iterable[int],
+        output: Iterable[int],
+        answer: str | None,
+        status: Status,
+        *,
+        restarts: bool,
+        detail: bytes,
     ) -> Turn:
+        said = () if answer is None else (Message("assistant", answer),)
         return Turn(
             id=self.turn_id,
             conversation=self.conversation.id,
             parent=self._parent.id if self._parent else None,
-            digest=self._digests.extend(self._asked, (Message("assistant", answer),)),
-            messages=self.new_messages,
+            digest=self._digests.extend(self._asked, said),
+            messages=self._added,
             answer=answer,
             prompt_ids=array("i", prompt),
             output_ids=array("i", output),
             restarts=restarts,
             status=status,
             created=self._clock(),
+            instructions=self._instructions,
+            detail=detail,
         )
 
     async def _save(self, ended: Turn, record: Record | None) -> Turn:

@@ -50,6 +50,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX turns_by_parent ON turns (conversation, parent)",
         "CREATE INDEX turns_by_digest ON turns (digest, number)",
     ),
+    (
+        "ALTER TABLE conversations ADD COLUMN metadata TEXT NOT NULL DEFAULT '{}'",
+        "CREATE INDEX conversations_by_age ON conversations (tenant, created, id) WHERE session IS NOT NULL",
+        "ALTER TABLE turns ADD COLUMN answered INTEGER NOT NULL DEFAULT 1",
+        "ALTER TABLE turns ADD COLUMN instructions TEXT",
+        "ALTER TABLE turns ADD COLUMN detail BLOB NOT NULL DEFAULT x''",
+        "ALTER TABLE turns ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0",
+    ),
 )
 
 

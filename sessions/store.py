@@ -11,10 +11,10 @@ StoreError
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from sessions.holds import Holds
 from sessions.turns import Conversation, Turn
 
 
@@ -54,6 +54,29 @@ class BadRecord(StoreError):
     """A record does not carry the id it was asked by, or cannot be read."""
 
 
+def session_hold(tenant: str, session: str) -> str:
+    """Under which name a session's turns are held apart."""
+    return f"{len(tenant)} {tenant} {session}"
+
+
+class Holds(Protocol):
+    """Who uses what just now, among all processes that share a store. A process that dies lets go."""
+
+    def alone(self, name: str) -> AbstractAsyncContextManager[int]:
+        """Use what only one may use at a time; waits for other processes. Within one, the callers see to it that only
+        one comes. Gives the fence to save with: a store whose holds can be lost refuses one that came before another.
+        """
+
+    def keep(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Use what others may use too, and nobody may remove."""
+
+    def unused(self, names: Sequence[str]) -> AbstractAsyncContextManager[list[str]]:
+        """Those of the names that nobody keeps; until the end of the block, nobody can."""
+
+    def __len__(self) -> int:
+        """How many names this process uses."""
+
+
 class Store(Protocol):
     """Every call is one transaction: it happens whole or not at all, and a call whose caller is cancelled is
     never half done. Every call may raise StoreUnavailable, and every call that reads, BadRecord.
@@ -80,6 +103,25 @@ class Store(Protocol):
         none is.
         """
 
+    async def turn(self, tenant: str, turn: str) -> Turn | None:
+        """One turn of this tenant; None when there is none, or it was hidden."""
+
+    async def conversations(self, tenant: str, after: str | None, limit: int) -> list[Conversation]:
+        """This tenant's conversations that have a session, newest first, those that follow `after` in this order.
+        Raises NotFound when `after` is none of them.
+        """
+
+    async def update(self, tenant: str, conversation: str, metadata: Mapping[str, str]) -> Conversation:
+        """Put other metadata in the place of the old. Raises NotFound."""
+
+    async def delete(self, tenant: str, conversation: str) -> bool:
+        """Delete a conversation with all its turns; False when this tenant has none of this id."""
+
+    async def hide(self, tenant: str, turn: str) -> bool:
+        """Take a turn out of `turn`; what continues it keeps it as its past. A conversation without a session whose
+        turns are all hidden counts as idle from now on. False when there is no such turn to be seen.
+        """
+
     async def add(self, conversation: Conversation, turn: Turn) -> None:
         """Store a turn, and its conversation with its first turn. The session's leaf stays where it is.
 
@@ -87,9 +129,9 @@ class Store(Protocol):
         another turn has this id or another conversation this session.
         """
 
-    async def advance(self, conversation: Conversation, turn: Turn) -> None:
+    async def advance(self, conversation: Conversation, turn: Turn, fence: int = 0) -> None:
         """Like `add`, and the turn becomes its session's leaf. Raises TurnConflict too when the leaf is not
-        its parent any more.
+        its parent any more, or when somebody else held the session alone after this fence was given.
         """
 
     async def idle(self, before: float, skip: Collection[str], limit: int) -> list[str]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 Status = Literal["completed", "length", "cancelled", "failed"]
+
+METADATA_PAIRS, METADATA_KEY, METADATA_VALUE = 16, 64, 512
+"""The most pairs, and characters of a key and of a value."""
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -30,13 +33,17 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     parent: the turn that this one continues, of the same conversation; None at a root.
     digest: of all messages from the root up to and including the answer (see `sessions.digest`).
     messages: only those that this turn added.
-    answer: the text that the user saw.
+    answer: the text that the user saw; None where messages were only added and nothing was generated: such a turn has
+        no ids, its messages are encoded by the next turn that has an answer.
     prompt_ids: only the ids that this turn added after its parent's ids (whatever follows the parent's
         answer, its end token included, up to where the answer begins).
     output_ids: the ids of the answer that were kept, without the end token.
     restarts: the template rewrote history, so `prompt_ids` is the whole prompt and the ids of earlier turns
         no longer count. The messages of earlier turns still do.
     created: when the turn ended, in seconds since the epoch.
+    instructions: what stood before all messages in this turn's prompt only, as a system message that is in no
+        turn's `messages`.
+    detail: what the API keeps with the answer (its metadata, parameters, usage), as JSON; opaque here.
     """
 
     id: str
@@ -44,20 +51,24 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     parent: str | None
     digest: bytes
     messages: tuple[Message, ...]
-    answer: str
+    answer: str | None
     prompt_ids: array[int]
     output_ids: array[int]
     restarts: bool
     status: Status
     created: float
+    instructions: str | None = None
+    detail: bytes = b""
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """A tree of turns that belongs to one tenant.
 
-    session: the name that the client chose for it; None when it is only known by its messages.
+    session: the name that it is continued by: the client's own, or made of the conversation's id; None when it is only
+        known by its messages and its turns' ids.
     leaf: the turn that the session's next turn continues; always None without a session.
     created, used: seconds since the epoch; `used` is the end of its latest turn.
+    metadata: the client's own notes.
     """
 
     id: str
@@ -66,6 +77,21 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     used: float
     session: str | None = None
     leaf: str | None = None
+    metadata: dict[str, str] = {}
+
+
+def check_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    """A copy. Raises ValueError beyond the limits, and for text that is not valid Unicode."""
+    if len(metadata) > METADATA_PAIRS:
+        raise ValueError(f"metadata has {len(metadata)} pairs; at most {METADATA_PAIRS} are kept")
+    for key, value in metadata.items():
+        if len(key) > METADATA_KEY:
+            raise ValueError(f"a metadata key has {len(key)} characters; at most {METADATA_KEY} are kept")
+        if len(value) > METADATA_VALUE:
+            raise ValueError(f"a metadata value has {len(value)} characters; at most {METADATA_VALUE} are kept")
+        if any("\ud800" <= letter <= "\udfff" for letter in key + value):
+            raise ValueError("metadata holds half a surrogate pair, which is no text")
+    return dict(metadata)
 
 
 def chain_messages(chain: Sequence[Turn]) -> tuple[Message, ...]:
@@ -73,7 +99,8 @@ def chain_messages(chain: Sequence[Turn]) -> tuple[Message, ...]:
     messages: list[Message] = []
     for turn in chain:
         messages += turn.messages
-        messages.append(Message("assistant", turn.answer))
+        if turn.answer is not None:
+            messages.append(Message("assistant", turn.answer))
     return tuple(messages)
 
 

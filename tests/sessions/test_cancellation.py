@@ -31,12 +31,12 @@ class Halting:
         self.resume = asyncio.Event()
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        async def call(*args: Any) -> Any:
+        async def call(*args: Any, **kwargs: Any) -> Any:
             halts = self._left == 0
             self._left -= 1
             if halts and not self._after:
                 await self._halt()
-            result = await getattr(self._store, name)(*args)
+            result = await getattr(self._store, name)(*args, **kwargs)
             if halts and self._after:
                 await self._halt()
             return result

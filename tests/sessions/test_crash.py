@@ -73,12 +73,13 @@ def run_and_kill(path: Path, delay: float) -> list[str]:
 
 async def test_a_transaction_that_was_never_committed_is_not_there_after_a_kill(path: Path) -> None:
     await (await SqliteStore.open(path)).close()
+    insert = "INSERT INTO conversations (id, tenant, session, created, used) VALUES (?, ?, ?, 0, 0)"
     code = (
         "import sqlite3, sys, time\n"
         "c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
         "c.execute('PRAGMA cache_size = 1'); c.execute('BEGIN IMMEDIATE')\n"
         "for n in range(2000):\n"
-        "    c.execute('INSERT INTO conversations VALUES (?, ?, ?, NULL, 0, 0)', (str(n), 't' * 99, str(n)))\n"
+        f"    c.execute({insert!r}, (str(n), 't' * 99, str(n)))\n"
         "print('written', flush=True); time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True) as writer:

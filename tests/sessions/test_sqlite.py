@@ -68,7 +68,7 @@ def test_a_turn_comes_back_from_its_row_as_it_was(
         created=0.5,
     )
     with sqlite3.connect(":memory:") as connection:
-        places = ", ".join("?" * 11)
+        places = ", ".join("?" * 14)
         assert turn_from_row(connection.execute(f"SELECT {places}", turn_to_row(before)).fetchone()) == before
 
 
@@ -170,7 +170,7 @@ async def test_a_file_of_a_newer_format_is_refused_by_name_and_left_alone(path: 
     await (await SqliteStore.open(path)).close()
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(NewerFormat, match=r"sessions\.db has format version 99.*up to 1: upgrade"):
+    with pytest.raises(NewerFormat, match=r"sessions\.db has format version 99.*up to 2: upgrade"):
         await SqliteStore.open(path)
 
 
@@ -178,7 +178,7 @@ async def test_an_older_file_is_brought_up_to_date_once(path: Path, monkeypatch:
     store = await SqliteStore.open(path)
     await talk(SessionManager(store), "s", "q", "a")
     await store.close()
-    newer = (*MIGRATIONS, ("ALTER TABLE conversations ADD COLUMN metadata TEXT",))
+    newer = (*MIGRATIONS, ("ALTER TABLE conversations ADD COLUMN another TEXT",))
     monkeypatch.setattr("sessions.schema.MIGRATIONS", newer)
     for _ in range(2):
         store = await SqliteStore.open(path)
@@ -187,7 +187,7 @@ async def test_an_older_file_is_brought_up_to_date_once(path: Path, monkeypatch:
         assert len(await store.chain(found.leaf or "")) == 1
         await store.close()
     with sqlite3.connect(path) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (len(newer),)
 
 
 async def test_a_migration_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ async def test_a_migration_that_fails_leaves_the_file_as_it_was(path: Path, monk
     with pytest.raises(StoreUnavailable, match="already exists"):
         await SqliteStore.open(path)
     with sqlite3.connect(path) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
         assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'extra'").fetchone() == (0,)
 
 
