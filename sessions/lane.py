@@ -1,23 +1,29 @@
 """One SQLite connection on a thread of its own.
 
-Work runs in the order in which it was handed over, one piece at a time and off the event loop. A piece that
-was handed over always runs to its end: cancelling the caller only gives up the answer. So one piece must be
-one transaction.
+Work runs in the order in which it was handed over, one piece at a time and off the event loop. A piece that was handed
+over always runs to its end: cancelling the caller only gives up the answer. So one piece must be one transaction.
+
+Pieces that write and wait at the same time share one commit: each has a savepoint of its own, so that one that fails is
+undone alone, and all are answered after the commit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
 
-from sessions.schema import transaction
+from sessions.group import Piece, commit_together
 from sessions.store import StoreClosed, StoreUnavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+MOST_TOGETHER = 64
+"""Pieces under one commit."""
 
 
 class Lane:
@@ -27,38 +33,25 @@ class Lane:
         self._connect = connect
         self._connection: sqlite3.Connection | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._waiting: deque[Piece] = deque()
         self._closed = False
 
     async def run(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Raises what the work raises; StoreUnavailable for SQLite's and the file system's errors;
         StoreClosed.
         """
-        if self._closed:
-            raise StoreClosed("the session store is closed")
-
-        def piece() -> T:
-            if self._connection is None:
-                self._connection = self._connect()
-            return work(self._connection, *args, **kwargs)
-
-        try:
-            return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, piece))
-        except (sqlite3.Error, OSError) as error:
-            # SQLite's own errors speak of the file; Python's may quote a record's text.
-            quotable = isinstance(error, OSError) or hasattr(error, "sqlite_errorname")
-            reason = str(error) if quotable else type(error).__name__
-            raise StoreUnavailable(f"the session database failed: {reason}") from error
+        self._check_open()
+        return await _answer(self._thread.submit(lambda: work(self._connected(), *args, **kwargs)))
 
     async def write(
         self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Like `run`, in a transaction."""
-
-        def whole(connection: sqlite3.Connection) -> T:
-            with transaction(connection):
-                return work(connection, *args, **kwargs)
-
-        return await self.run(whole)
+        """Like `run`, in a transaction: all of the work is committed when this returns, or none when it raises."""
+        self._check_open()
+        answer: Future[T] = Future()
+        self._waiting.append(Piece(lambda connection: work(connection, *args, **kwargs), answer))
+        self._thread.submit(self._write_waiting)
+        return await _answer(answer)
 
     async def close(self) -> None:
         """Run what was handed over, then close the connection and end the thread."""
@@ -69,6 +62,39 @@ class Lane:
         self._thread.shutdown(wait=False)
         await asyncio.shield(closing)
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("the session store is closed")
+
+    def _write_waiting(self) -> None:
+        """As many as there are by now; whoever comes to an empty line was served by an earlier one."""
+        pieces = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_TOGETHER))]
+        if not pieces:
+            return
+        try:
+            commit_together(self._connected(), pieces)
+        except BaseException as error:
+            for piece in pieces:
+                piece.answer.set_exception(error)
+            raise
+        for piece in pieces:
+            piece.settle()
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
     def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
+
+
+async def _answer(work: Future[T]) -> T:
+    try:
+        return await asyncio.shield(asyncio.wrap_future(work))
+    except (sqlite3.Error, OSError) as error:
+        # SQLite's own errors speak of the file; Python's may quote a record's text.
+        quotable = isinstance(error, OSError) or hasattr(error, "sqlite_errorname")
+        reason = str(error) if quotable else type(error).__name__
+        raise StoreUnavailable(f"the session database failed: {reason}") from error
