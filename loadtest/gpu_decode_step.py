@@ -23,7 +23,7 @@ from chatserve.model.batch import Batch, Sample
 from chatserve.model.decode_graphs import DecodeGraphs
 from chatserve.model.draw_triton import DrawWorkspace
 from chatserve.model.kernels import choose_kernels
-from chatserve.model.loader import LoadedModel
+from chatserve.model.loaded import LoadedModel
 from chatserve.model.sampling import SamplingParams
 from loadtest.attention_lab import Case, Lab, lab
 from loadtest.engine_watch import EngineWatch

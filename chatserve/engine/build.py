@@ -13,7 +13,7 @@ from chatserve.engine.memory import Memory
 from chatserve.engine.messages import EngineLimits
 from chatserve.engine.scheduler import Scheduler
 from chatserve.engine.settings import EngineSettings
-from chatserve.model.loader import LoadedModel
+from chatserve.model.loaded import LoadedModel
 from chatserve.model.runner import model_thread
 from chatserve.model.runners import cuda_runner, host_runner
 from chatserve.model.tensor_sources import no_progress

@@ -21,7 +21,7 @@ from chatserve.model.errors import BadLogits
 from chatserve.model.fused import FusedWeights
 from chatserve.model.graphs import Outcome, StepGraphs, capture_all, draw
 from chatserve.model.kernels import choose_kernels
-from chatserve.model.loader import LoadedModel
+from chatserve.model.loaded import LoadedModel
 from chatserve.model.runner import Launched, checked
 from chatserve.model.sampler import is_plain, sample
 from chatserve.model.step import Kernel, Network

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from transformers import PreTrainedConfig
-
+from chatserve.model.description import Config
 from chatserve.model.support import FULL, WINDOWS, layer_kinds, rope_settings
 
 
@@ -60,7 +59,7 @@ FAMILY: dict[str, Callable[[Any], Options]] = {
 """Each architecture's options, as transformers' class of that name reads them. (Yi and SmolLM2 are llama.)"""
 
 
-def decoder_shape(config: PreTrainedConfig, max_len: int) -> DecoderShape | str:
+def decoder_shape(config: Config, max_len: int) -> DecoderShape | str:
     """The shape, or a sentence that says why the fused decoder does not compute sequences of `max_len` tokens of it."""
     reason = why_not(config, max_len)
     if reason is not None:
@@ -85,7 +84,7 @@ def decoder_shape(config: PreTrainedConfig, max_len: int) -> DecoderShape | str:
     )
 
 
-def why_not(config: PreTrainedConfig, max_len: int) -> str | None:
+def why_not(config: Any, max_len: int) -> str | None:
     """The first thing of it that is not computed; None where all is."""
     if config.model_type not in FAMILY:
         return f"not one of {', '.join(FAMILY)}"
@@ -104,7 +103,7 @@ def why_not(config: PreTrainedConfig, max_len: int) -> str | None:
     return None
 
 
-def kinds_of_layers(config: PreTrainedConfig) -> set[str]:
+def kinds_of_layers(config: Any) -> set[str]:
     """As transformers computes them: Mistral's window holds for all layers, whatever types its config lists."""
     if config.model_type == "mistral" and config.sliding_window is not None:
         return {"sliding_attention"}

@@ -7,12 +7,12 @@ import logging
 from dataclasses import dataclass
 
 import torch
-from transformers import PreTrainedConfig
 
 from chatserve.model.decoder import Angles, Decoder
 from chatserve.model.decoder_shape import DecoderShape
 from chatserve.model.decoder_single import ByRows, SingleDecoder
 from chatserve.model.decoder_weights import DecoderWeights, empty_weights, named_tensors
+from chatserve.model.description import Config
 from chatserve.model.ops import MatvecOps, Ops
 from chatserve.model.ops_torch import TorchMatvecs, TorchOps
 from chatserve.model.rope import rope_tables
@@ -51,7 +51,7 @@ class FusedWeights:
 
 
 def fuse(
-    config: PreTrainedConfig,
+    config: Config,
     shape: DecoderShape,
     tensors: TensorSource,
     *,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from transformers import GenerationConfig
+from typing import Any
 
 from chatserve.model.sampling import SamplingDefaults
 
 
-def sampling_defaults(settings: GenerationConfig | None) -> SamplingDefaults:
+def sampling_defaults(settings: Any) -> SamplingDefaults:
     """The listed values where the settings say `do_sample`; otherwise they describe greedy runs and are not used.
 
     A value that is absent is off. top_k 0, -1 and null all mean off.

@@ -1,4 +1,4 @@
-"""Where a model comes from, and what lies there beside its weights."""
+"""Where a model comes from."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedConfig
-
-from chatserve.model.ends import EndIds
-from chatserve.model.errors import ModelNotFound, UnsupportedModel
+from chatserve.model.errors import ModelNotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,33 +30,3 @@ def locate(source: str) -> Origin:
     if path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1:
         raise ModelNotFound(f"there is no folder {source}")
     return Origin(source, {}, source)
-
-
-def read_config(origin: Origin) -> PreTrainedConfig:
-    """Raises ModelNotFound, UnsupportedModel."""
-    try:
-        config = AutoConfig.from_pretrained(origin.location, **origin.options)
-    except OSError as error:
-        raise ModelNotFound(f"no model config could be read from {origin.name}: {error}") from error
-    except (ValueError, KeyError, StrictDataclassError) as error:
-        raise UnsupportedModel(f"transformers does not accept the config of {origin.name}: {error}") from error
-    assert isinstance(config, PreTrainedConfig)
-    return config
-
-
-def tokenizer_end(origin: Origin) -> EndIds:
-    """The tokenizer's own end token; None where there is no tokenizer or it names none."""
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(origin.location, **origin.options)
-    except (OSError, ValueError, KeyError):
-        return None
-    end: EndIds = tokenizer.eos_token_id
-    return end
-
-
-def generation_settings(origin: Origin, config: PreTrainedConfig) -> GenerationConfig:
-    """The model's own; where it brings none, what old configs say of them."""
-    try:
-        return GenerationConfig.from_pretrained(origin.location)
-    except OSError:
-        return GenerationConfig.from_model_config(config)

@@ -13,6 +13,7 @@ import torch
 from transformers import AttentionInterface, PreTrainedModel
 
 from chatserve.model.errors import UnsupportedModel
+from chatserve.model.loaded import KVShape
 
 NAME = "chatserve-probe"
 FEATURES = {
@@ -37,16 +38,6 @@ class Call:
     masked: bool
     window: int | None
     features: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class KVShape:
-    """What the arena must hold for each token."""
-
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
 
 
 class Recorder:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from chatserve.model.kernels import make_kernel
-from chatserve.model.loader import LoadedModel
+from chatserve.model.loaded import LoadedModel
 from chatserve.model.runner import HostRunner, Runner
 
 CUDA = "chatserve.model.cuda_runner"

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from transformers import PreTrainedConfig
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-
+from chatserve.model.by_transformers import rope_formulas
+from chatserve.model.description import Config
 from chatserve.model.errors import UnsupportedModel
+from chatserve.model.rope import OWN
 
 FULL = "full_attention"
 WINDOWS = {"sliding_attention": "sliding_window", "chunked_attention": "attention_chunk_size"}
 """Layer types that see only so many tokens, and the setting that says how many."""
 
 
-def context_limit(config: PreTrainedConfig, asked: int | None) -> int:
+def context_limit(config: Config, asked: int | None) -> int:
     """Tokens of context: what was asked, within what the model was made for. Raises UnsupportedModel."""
     made_for = getattr(config.get_text_config(), "max_position_embeddings", None)
     if asked is not None and asked < 1:
@@ -26,7 +26,7 @@ def context_limit(config: PreTrainedConfig, asked: int | None) -> int:
     return min(limits)
 
 
-def check_config(config: PreTrainedConfig, max_len: int) -> None:
+def check_config(config: Config, max_len: int) -> None:
     """Raises UnsupportedModel, naming what is not supported, when sequences of up to `max_len` tokens cannot be run."""
     name = config.model_type
     if getattr(config, "is_encoder_decoder", False):
@@ -37,7 +37,7 @@ def check_config(config: PreTrainedConfig, max_len: int) -> None:
     check_rope(name, text, max_len)
 
 
-def check_heads(name: str, config: PreTrainedConfig) -> None:
+def check_heads(name: str, config: Config) -> None:
     """Raises UnsupportedModel."""
     heads = getattr(config, "num_attention_heads", None)
     if not isinstance(heads, int):
@@ -55,7 +55,7 @@ def check_heads(name: str, config: PreTrainedConfig) -> None:
         raise UnsupportedModel(f"{name}: layers that share the KV of others (num_kv_shared_layers)")
 
 
-def check_layers(name: str, config: PreTrainedConfig, max_len: int) -> None:
+def check_layers(name: str, config: Config, max_len: int) -> None:
     """Raises UnsupportedModel. A window that no sequence can outgrow is no window."""
     for kind in sorted(layer_kinds(config)):
         if kind == FULL:
@@ -69,7 +69,7 @@ def check_layers(name: str, config: PreTrainedConfig, max_len: int) -> None:
             )
 
 
-def layer_kinds(config: PreTrainedConfig) -> set[str]:
+def layer_kinds(config: Config) -> set[str]:
     """The kinds of attention its layers use. Old configs have no list: there a window that is on holds for all."""
     kinds = getattr(config, "layer_types", None)
     if kinds is not None:
@@ -78,12 +78,12 @@ def layer_kinds(config: PreTrainedConfig) -> set[str]:
     return {"sliding_attention" if windowed else FULL}
 
 
-def check_rope(name: str, config: PreTrainedConfig, max_len: int) -> None:
+def check_rope(name: str, config: Config, max_len: int) -> None:
     """Raises UnsupportedModel for a kind of rotary embedding that is unknown or changes with what else is running."""
     for rope in rope_settings(config):
         kind = rope.get("rope_type", rope.get("type", "default"))
-        if kind != "default" and kind not in ROPE_INIT_FUNCTIONS:
-            known = ", ".join(["default", *sorted(ROPE_INIT_FUNCTIONS)])
+        if kind not in OWN and kind not in rope_formulas():
+            known = ", ".join(sorted({*OWN, *rope_formulas()}))
             raise UnsupportedModel(f"{name}: unknown rope type {kind!r} (known: {known})")
         original = rope.get("original_max_position_embeddings")
         if kind == "longrope" and original is not None and max_len > original:
@@ -93,7 +93,7 @@ def check_rope(name: str, config: PreTrainedConfig, max_len: int) -> None:
             )
 
 
-def rope_settings(config: PreTrainedConfig) -> Iterator[Mapping[str, Any]]:
+def rope_settings(config: Config) -> Iterator[Mapping[str, Any]]:
     """The settings of each kind of layer, or the one of all; nothing where there are none."""
     settings = getattr(config, "rope_parameters", None) or {}
     nested = [value for value in settings.values() if isinstance(value, Mapping)]

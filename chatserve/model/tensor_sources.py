@@ -15,10 +15,13 @@ from safetensors import SafetensorError, safe_open
 
 from chatserve.model.completeness import refuse_incomplete
 from chatserve.model.errors import IncompleteModel
+from chatserve.model.origin import Origin
 
 Progress = Callable[[int, int], None]
 """Told how many bytes are done, of how many."""
 
+SEED = 0
+"""Of random weights."""
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 COMPUTED = "rotary_emb.inv_freq"
@@ -127,6 +130,12 @@ class SafetensorsFolder:
         if absent:
             raise IncompleteModel(f"{self._name} lacks weights files that its {INDEX} names: {', '.join(absent)}")
         return [self._folder / name for name in named]
+
+
+def stored_in(origin: Origin) -> SafetensorsFolder | None:
+    """The safetensors of a local folder, if it is one and has any."""
+    folder = Path(origin.location)
+    return SafetensorsFolder(origin.name, folder) if SafetensorsFolder.holds_weights(folder) else None
 
 
 def tensor_shapes(file: Path) -> dict[str, list[int]]:

@@ -15,9 +15,11 @@ from chatserve.engine.build import build_engine
 from chatserve.engine.messages import Delta, EngineStats, Generate
 from chatserve.engine.settings import EngineSettings
 from chatserve.model.decoder_shape import DecoderShape, decoder_shape
-from chatserve.model.loader import Known, LoadedModel, fused_model, wrap_known
+from chatserve.model.loaded import Known, LoadedModel
+from chatserve.model.loader import fused_model
 from chatserve.model.sampling import SamplingDefaults, SamplingParams
 from chatserve.model.tensor_sources import StateDict
+from chatserve.model.transformers_model import wrap_known
 
 CHUNK = 64
 CHUNK_BYTES = {"cpu": CHUNK * 2 * 2 * 2 * 8 * 4, "cuda": 2 << 20}
@@ -102,7 +104,7 @@ class Answer:
 
     @property
     def cached(self) -> int | None:
-        return next((delta.cached for delta in self.deltas if delta.cached is not None), None)
+        return next((delta.reuse.tokens for delta in self.deltas if delta.reuse is not None), None)
 
 
 class Lab:

@@ -11,7 +11,8 @@ from transformers import PreTrainedModel
 from chatserve.model.batch import Batch
 from chatserve.model.decoder_shape import DecoderShape, decoder_shape
 from chatserve.model.kernels import make_kernel
-from chatserve.model.loader import Known, LoadedModel, fused_model
+from chatserve.model.loaded import Known, LoadedModel
+from chatserve.model.loader import fused_model
 from chatserve.model.runner import step_logits
 from chatserve.model.sampling import SamplingDefaults
 from chatserve.model.tensor_sources import SafetensorsFolder, StateDict, TensorSource

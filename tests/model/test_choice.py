@@ -11,9 +11,9 @@ import torch
 from chatserve.model.attention import TransformersWeights
 from chatserve.model.errors import ModelNotFound
 from chatserve.model.fused import FusedWeights
-from chatserve.model.loader import LoadedModel, load_model
+from chatserve.model.loaded import LoadedModel
+from chatserve.model.loader import load_model, stored_tensors
 from chatserve.model.origin import locate
-from chatserve.model.stored import stored_tensors
 from chatserve.model.tensor_sources import SafetensorsFolder, StateDict
 from tests.model.fused_tiny import Rig, fused, lively_module
 from tests.model.tiny import FAMILIES, logits_of, make_batch, poisoned_arena, tiny_config, tiny_module

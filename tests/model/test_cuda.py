@@ -10,8 +10,9 @@ import torch
 from chatserve.model.attention_flash import FlashKernel
 from chatserve.model.attention_sdpa import SdpaKernel
 from chatserve.model.kernels import make_kernel
-from chatserve.model.loader import LoadedModel, wrap
+from chatserve.model.loaded import LoadedModel
 from chatserve.model.sampling import SamplingDefaults
+from chatserve.model.transformers_model import wrap
 from tests.model.tiny import FAMILIES, logits_of, make_batch, make_tiny, poisoned_arena, tiny_config, tiny_module
 
 pytestmark = pytest.mark.gpu

@@ -10,7 +10,7 @@ import torch
 
 from chatserve.model.device_inputs import device_inputs
 from chatserve.model.kernels import choose_kernels
-from chatserve.model.loader import LoadedModel
+from chatserve.model.loaded import LoadedModel
 from tests.model.fused_tiny import fused
 from tests.model.tiny import make_batch, tiny_config, tiny_module
 

@@ -9,7 +9,7 @@ import torch
 
 from chatserve.model.batch import COMING, Batch, Sample
 from chatserve.model.errors import BadLogits
-from chatserve.model.loader import LoadedModel
+from chatserve.model.loaded import LoadedModel
 from chatserve.model.runner import Runner, model_thread
 from chatserve.model.runners import cuda_runner
 from chatserve.model.sampling import SamplingParams

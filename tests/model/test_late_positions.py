@@ -7,7 +7,7 @@ import random
 
 import torch
 
-from chatserve.model.loader import LoadedModel
+from chatserve.model.loaded import LoadedModel
 from tests.model.tiny import logits_of, make_batch, make_tiny, poisoned_arena, tiny_config
 
 LENGTHS = (128, 300, 4_000, 16_000)

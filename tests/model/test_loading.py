@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedConfig
 
 from chatserve.model.errors import IncompleteModel, ModelNotFound, UnsupportedModel
-from chatserve.model.loader import LoadedModel, load_model
+from chatserve.model.loaded import LoadedModel
+from chatserve.model.loader import load_model
 from chatserve.model.sampling import SamplingDefaults
 from tests.model.tiny import logits_of, make_batch, poisoned_arena, tiny_config, tiny_module
 

@@ -8,9 +8,10 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from chatserve.model.errors import UnsupportedModel
-from chatserve.model.loader import load_model, wrap
+from chatserve.model.loader import load_model
 from chatserve.model.sampling import SamplingDefaults
 from chatserve.model.support import check_config, context_limit
+from chatserve.model.transformers_model import wrap
 from tests.model.tiny import SMALL, tiny_config, tiny_module
 
 

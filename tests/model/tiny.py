@@ -12,9 +12,10 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from chatserve.model.batch import Batch, Sample
 from chatserve.model.kernels import make_kernel
-from chatserve.model.loader import LoadedModel, wrap
+from chatserve.model.loaded import LoadedModel
 from chatserve.model.runner import HostRunner, model_thread, step_logits
 from chatserve.model.sampling import SamplingDefaults, SamplingParams
+from chatserve.model.transformers_model import wrap
 
 SMALL = {
     "vocab_size": 97,
