@@ -32,13 +32,13 @@ async def test_answers_finish_or_are_cut_at_the_limit_and_saved_and_a_second_sig
     recital: Recital, tmp_path: Path
 ) -> None:
     """A48(a): five live, three queued, one stalled reader; then new requests."""
-    arguments = (str(recital.folder), "--drain", "2", "--max-num-seqs", "5", "--name", WIDE)
+    arguments = (str(recital.folder), "--drain", "5", "--max-num-seqs", "5", "--name", WIDE)
     with serving(*arguments, folder=tmp_path) as server:
         stalled = await WireClient.connect(server.port, receive_buffer=2048)
         await stalled.post(CHAT, ENDLESS | {"max_tokens": 400})
         await until(lambda: server.stats()["generated_tokens"] == 400, 20)
         live = await opened(server, 4)
-        (short,) = await opened(server, 1, max_tokens=100)
+        (short,) = await opened(server, 1, max_tokens=40)
         queued = await opened(server, 3, session_id=None)
         await until(lambda: server.stats()["waiting"] == 3)
         first = [await client.chunk() for client in live]
@@ -53,7 +53,7 @@ async def test_answers_finish_or_are_cut_at_the_limit_and_saved_and_a_second_sig
             cut = [told_by([role, *await client.events()]) for role, client in zip(first, live, strict=True)]
             unseen = [told_by(await client.events()) for client in queued]
         assert server.process.wait(20) == 0
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 20
         await until(lambda: gone(engine), 1)
         stalled.close()
     assert finished[-1] == b"data: [DONE]\n\n"
