@@ -53,7 +53,7 @@ async def test_answers_finish_or_are_cut_at_the_limit_and_saved_and_a_second_sig
             cut = [told_by([role, *await client.events()]) for role, client in zip(first, live, strict=True)]
             unseen = [told_by(await client.events()) for client in queued]
         assert server.process.wait(20) == 0
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 32, "DrainLimits says what leaving takes at most"
         await until(lambda: gone(engine), 1)
         stalled.close()
     assert finished[-1] == b"data: [DONE]\n\n"
