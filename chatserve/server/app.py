@@ -14,6 +14,7 @@ from starlette.routing import Route
 from chatserve.engine.port import EnginePort
 from chatserve.server.chat import ChatCompletions
 from chatserve.server.completions import Completions
+from chatserve.server.conversations import Conversations
 from chatserve.server.discretion import keep_users_words_out_of_logs
 from chatserve.server.errors import ApiError, answer_api_error, answer_bug, answer_http_error
 from chatserve.server.limits import ServerLimits
@@ -22,6 +23,7 @@ from chatserve.server.models import ServedModel
 from chatserve.server.opening import TurnOpener
 from chatserve.server.operating import Operating
 from chatserve.server.request_log import RequestLog
+from chatserve.server.responses import Responses
 from chatserve.server.running import RunningTurns
 from chatserve.server.tally import Tally
 from chatserve.server.visit import Caller
@@ -60,6 +62,8 @@ def create_app(
         routes=[
             Route("/v1/chat/completions", ChatCompletions(opener, model, limits).create, methods=["POST"]),
             Route("/v1/completions", Completions(opener, model, limits).create, methods=["POST"]),
+            *_responses(Responses(opener, sessions.catalogue, model, limits)),
+            *_conversations(Conversations(sessions, limits)),
             Route("/v1/models", model.list),
             Route("/v1/models/{model_id:path}", model.get),
             Route("/health", operating.health),
@@ -78,6 +82,31 @@ def create_app(
     )
     app.router.redirect_slashes = False
     return app
+
+
+def _responses(responses: Responses) -> list[Route]:
+    one = "/v1/responses/{response_id}"
+    return [
+        Route("/v1/responses", responses.create, methods=["POST"]),
+        Route(one, responses.get, methods=["GET"]),
+        Route(one, responses.delete, methods=["DELETE"]),
+        Route(f"{one}/cancel", responses.cancel, methods=["POST"]),
+        Route(f"{one}/input_items", responses.input_items, methods=["GET"]),
+    ]
+
+
+def _conversations(conversations: Conversations) -> list[Route]:
+    one = "/v1/conversations/{conversation_id}"
+    return [
+        Route("/v1/conversations", conversations.create, methods=["POST"]),
+        Route("/v1/conversations", conversations.list, methods=["GET"]),
+        Route(one, conversations.get, methods=["GET"]),
+        Route(one, conversations.update, methods=["POST"]),
+        Route(one, conversations.delete, methods=["DELETE"]),
+        Route(f"{one}/items", conversations.items, methods=["GET"]),
+        Route(f"{one}/items", conversations.add_items, methods=["POST"]),
+        Route(f"{one}/items/{{item_id}}", conversations.item, methods=["GET"]),
+    ]
 
 
 async def answer_nobody(_request: Request, _error: Exception) -> Response:

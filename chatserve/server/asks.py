@@ -95,7 +95,7 @@ def read_options(fields: Fields, bounds: Bounds, visit: Visit) -> Options:
     """Raises BadRequest."""
     for name, neutral in _REFUSED.items():
         fields.refuse(name, *neutral)
-    salt = _salt(fields)
+    salt = read_salt(fields)
     low, high = bounds.priorities
     return Options(
         params=_params(fields, bounds.spec),
@@ -111,7 +111,8 @@ def read_options(fields: Fields, bounds: Bounds, visit: Visit) -> Options:
     )
 
 
-def _salt(fields: Fields) -> str:
+def read_salt(fields: Fields) -> str:
+    """What divides one caller's conversations and prefixes further. Raises BadRequest."""
     salt = fields.text("cache_salt", longest=SALT_LENGTH) or ""
     if KEY_MARK in salt:
         raise BadRequest("cache_salt must not hold the control character U+001F.", param="cache_salt")

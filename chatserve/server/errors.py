@@ -6,6 +6,7 @@ ApiError
 ├── Forbidden         403  the key may not do this
 ├── Missing           404  no such route, model or conversation
 ├── WrongMethod       405
+├── Conflict          409  what is asked about is in use
 ├── TooSlow           408  the body did not arrive in time
 ├── TooLarge          413  the body is over a limit
 ├── TooBusy           429  a bounded queue is full
@@ -65,6 +66,11 @@ class Missing(ApiError):
 
 class WrongMethod(ApiError):
     status = 405
+    type = "invalid_request_error"
+
+
+class Conflict(ApiError):
+    status = 409
     type = "invalid_request_error"
 
 

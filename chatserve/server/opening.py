@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import uuid
 from array import array
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 import msgspec
 
@@ -15,22 +15,23 @@ from chatserve.engine.messages import Generate
 from chatserve.engine.port import EnginePort, EngineUnavailable
 from chatserve.server.asks import Bounds, CompletionAsk, Options, context_exceeded
 from chatserve.server.chat_asks import ChatAsk
-from chatserve.server.errors import BadRequest, TooBusy, Unavailable
+from chatserve.server.errors import BadRequest, Unavailable
+from chatserve.server.finding import chat_turn, response_turn
 from chatserve.server.limits import ServerLimits
 from chatserve.server.metrics import Metrics, TurnTimes
-from chatserve.server.recording import Append, Forget, Recorder, Rewrite
+from chatserve.server.recording import Append, Detail, Forget, Recorder, Rewrite, no_detail
+from chatserve.server.response_asks import ResponseAsk
 from chatserve.server.running import RunningTurns
 from chatserve.server.turn import Turn
 from chatserve.server.visit import Visit
 from chatserve.text.answer import AnswerText
 from chatserve.text.errors import InvalidInput
 from chatserve.text.messages import Message as PromptMessage
+from chatserve.text.messages import role_of
 from chatserve.text.prompt import ChatPrompt
 from chatserve.text.tokenizer import Tokenizer
-from sessions.gate import SessionBusy
 from sessions.manager import SessionManager
 from sessions.open_turn import OpenTurn
-from sessions.store import StoreError
 from sessions.turns import Message, pack_ids
 
 ID_BYTES = 4
@@ -67,14 +68,32 @@ class TurnOpener:
 
     async def chat(self, ask: ChatAsk, bounds: Bounds) -> Turn:
         """A turn of a conversation: a session's next one, or one found by all its messages."""
+        return await self._answer(chat_turn(self._sessions, ask), ask.options, bounds, "messages", no_detail)
+
+    async def response(self, ask: ResponseAsk, bounds: Bounds, detail: Detail) -> Turn:
+        """A turn of a conversation: the next one of a named one, or a branch at any past answer, or a first one.
+
+        detail: what is kept with the answer.
+        """
+        return await self._answer(response_turn(self._sessions, ask), ask.options, bounds, "input", detail)
+
+    async def _answer(
+        self,
+        opening: AbstractAsyncContextManager[OpenTurn],
+        options: Options,
+        bounds: Bounds,
+        param: str,
+        detail: Detail,
+    ) -> Turn:
+        """param: the field that holds the messages, for what is wrong with them."""
         times = TurnTimes(self._metrics)
         async with AsyncExitStack() as held:
-            opened = await held.enter_async_context(self._conversation(ask))
-            prompt, recorder = await self._chat_prompt(opened)
-            request = self._request(ask.options, prompt, bounds, "messages", turn_ends=self._prompt.end_ids)
-            answer = AnswerText(self._tokenizer, ask.options.stops, ask.options.include_stop)
+            opened = await held.enter_async_context(opening)
+            prompt, recorder = await self._chat_prompt(opened, param, detail)
+            request = self._request(options, prompt, bounds, param, turn_ends=self._prompt.end_ids)
+            answer = AnswerText(self._tokenizer, options.stops, options.include_stop)
             return self._start(
-                request, answer, recorder, held, times, opened.turn_id, ask.options.visit, shows=ask.options.stream
+                request, answer, recorder, held, times, opened.turn_id, options.visit, shows=options.stream
             )
 
     async def completion(self, ask: CompletionAsk, bounds: Bounds) -> Turn:
@@ -99,41 +118,24 @@ class TurnOpener:
             return prompt
         return await self._encoded(len(prompt), lambda: self._tokenizer.encode_prompt(prompt))
 
-    @asynccontextmanager
-    async def _conversation(self, ask: ChatAsk) -> AsyncIterator[OpenTurn]:
-        """The conversation, kept to this turn; what it can refuse is said as the API says it."""
-        tenant = ask.options.tenant
-        opening = (
-            self._sessions.stateless(tenant, ask.messages)
-            if ask.session_id is None
-            else self._sessions.session(tenant, ask.session_id, ask.messages)
-        )
-        try:
-            async with opening as opened:
-                yield opened
-        except SessionBusy as error:
-            raise TooBusy(f"This session is busy: {error}.", param="session_id", code="session_busy") from None
-        except StoreError:
-            raise Unavailable("The conversation cannot be read now; try again shortly.", code="store") from None
-
-    async def _chat_prompt(self, opened: OpenTurn) -> tuple[array[int], Recorder]:
+    async def _chat_prompt(self, opened: OpenTurn, param: str, detail: Detail) -> tuple[array[int], Recorder]:
         """Token-exact: stored ids stay as they are and only what is new is encoded, where the template allows it."""
         history, new = opened.history, opened.new_messages
         if history and self._prompt.append_only:
-            ids = await self._rendered(self._prompt.following, new)
-            return opened.history_ids + ids, Append(opened, ids)
-        ids = await self._rendered(self._prompt.whole, (*history, *new))
-        return ids, Rewrite(opened, ids) if history else Append(opened, ids)
+            ids = await self._rendered(self._prompt.following, new, param)
+            return opened.history_ids + ids, Append(opened, ids, detail)
+        ids = await self._rendered(self._prompt.whole, (*history, *new), param)
+        return ids, Rewrite(opened, ids, detail) if history else Append(opened, ids, detail)
 
     async def _rendered(
-        self, render: Callable[[Sequence[PromptMessage]], Sequence[int]], messages: Sequence[Message]
+        self, render: Callable[[Sequence[PromptMessage]], Sequence[int]], messages: Sequence[Message], param: str
     ) -> array[int]:
         size = sum(len(message.content) for message in messages)
-        texts = [PromptMessage(message.role, message.content, message.name) for message in messages]
+        texts = [PromptMessage(role_of(message.role), message.content, message.name) for message in messages]
         try:
             return array("i", await self._encoded(size, lambda: render(texts)))
         except InvalidInput as error:
-            raise BadRequest(str(error), param="messages", code="invalid_prompt") from None
+            raise BadRequest(str(error), param=param, code="invalid_prompt") from None
 
     async def _encoded(self, size: int, encode: Callable[[], Sequence[int]]) -> Sequence[int]:
         """Short text at once; long text in a thread, of which there are few, so that streams keep their pace."""

@@ -125,6 +125,8 @@ async def _write(turn: Turn, frames: Frames, writer: _Writer) -> None:
         if frames.done:
             await writer.send(frames.done)
     except ApiError as error:
+        turn.abandon()
+        await turn.settled()
         await writer.send(frames.failure(error))
     finally:
         turn.abandon()

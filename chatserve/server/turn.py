@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
@@ -86,6 +86,13 @@ class Turn:
         )
 
     @property
+    def outcome(self) -> Status:
+        """How an answer that was read to its end has ended."""
+        if self.cancelled:
+            return "cancelled"
+        return "length" if self.finish_reason == "length" else "completed"
+
+    @property
     def text(self) -> str:
         """All that was read so far."""
         return self._answer.text
@@ -112,14 +119,17 @@ class Turn:
             self.abandon()
         return "".join(parts)
 
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Have something called when it is saved, or given up."""
+        self._held.callback(call)
+
     async def finish(self) -> None:
         """Return when the answer is saved and the conversation's next turn can begin. Raises ApiError."""
         assert self.finish_reason is not None or self.cancelled, "the answer was not read to its end"
         if self._settling is None:
             kept = Kept(*self._answer.kept) if self._answer.stopped else Kept(len(self._output))
-            self._settle("length" if self.finish_reason == "length" else "completed", kept)
-        assert self._settling is not None
-        await asyncio.shield(self._settling)
+            self._settle(self.outcome, kept)
+        await self.settled()
         if self._failure is not None:
             raise self._failure
 
@@ -135,7 +145,11 @@ class Turn:
         if self._settling is None:
             self.cancelled = True
             self._settle("cancelled", Kept(*self._answer.kept))
-        assert self._settling is not None
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Return when the answer, ended in whatever way, is saved or given up."""
+        assert self._settling is not None, "the answer has not ended"
         await asyncio.shield(self._settling)
 
     def interrupt(self) -> None:
@@ -209,7 +223,7 @@ class Turn:
     async def _save(self, status: Status, kept: Kept) -> None:
         output = (*self._output[: kept.tokens], *kept.extra)
         try:
-            await self._recorder.save(output, self._answer.text, status)
+            await self._recorder.save(output, self._answer.text, status, self.usage)
         except StoreError as error:
             logger.error("turn %s was not saved: %s", self.id, type(error).__name__)
             self._failure = Internal("The answer is complete but could not be saved.", code="turn_not_saved")
