@@ -18,7 +18,8 @@ from loadtest.report import keep, options
 from vtensor.driver.base import Driver
 from vtensor.driver.registry import open_driver
 from vtensor.layout import KVLayout
-from vtensor.manager import Manager, Origin
+from vtensor.manager import Manager
+from vtensor.reusing import Origin
 
 LENGTHS = (256, 1_024, 4_096, 16_384, 65_536)
 ROUNDS = 30
@@ -82,9 +83,9 @@ def branch(manager: Manager, length: int) -> dict[str, float]:
         "tokens": length,
         "branch_at": at,
         "us": round(micros, 1),
-        "chunks_mapped": admitted.mapped,
+        "chunks_mapped": admitted.reuse.mapped // manager.layout.chunk_tokens,
         "tails_copied": after.copies - before.copies,
-        "rows_copied": admitted.copied,
+        "rows_copied": admitted.reuse.copied,
     }
 
 

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from vtensor.layout import KVLayout
+from vtensor.node import Node
 from vtensor.operations import Operations
 from vtensor.pool import Chunk, VTensor
-from vtensor.rtree import Node, RTree
+from vtensor.rtree import RTree
 
 
 def audit(

@@ -7,40 +7,21 @@ nothing.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable
 
 from vtensor.audit import audit
-from vtensor.driver.base import Address, Driver, DriverError, Fence, OutOfMemory
+from vtensor.driver.base import Address, Driver, DriverError, Fence
 from vtensor.layout import KVLayout
-from vtensor.operations import Operations, OutOfChunks, OutOfSlots
-from vtensor.pool import Chunk, Slot, VTensor
-from vtensor.rtree import Node, RTree, Tokens
+from vtensor.node import Tokens
+from vtensor.operations import Operations
+from vtensor.pool import Chunk, VTensor
+from vtensor.prefix import PrefixMemory, measure_prefix
+from vtensor.reuse import Reuse, Why
+from vtensor.reusing import Admitted, Origin, Reusing
+from vtensor.rtree import RTree
+from vtensor.running import Running
 from vtensor.stats import Counts, MemoryStats, measure
-
-
-class Origin(Enum):
-    """Where a vTensor's first rows came from."""
-
-    CREATED = "created"
-    MAPPED = "mapped"
-    TAKEN_OVER = "taken over"
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """A vTensor for a request; its first `cached` rows are written already.
-
-    mapped: chunks mapped from the match.  copied: rows of a tail chunk that were copied.
-    """
-
-    vtensor: VTensor
-    cached: int
-    origin: Origin
-    mapped: int = 0
-    copied: int = 0
+from vtensor.warm import WarmSlots
 
 
 class Manager:
@@ -64,15 +45,16 @@ class Manager:
         self._reserve = reserve
         self._clock = clock
         self._operations = Operations(driver, layout, slots=slots, limit=limit)
+        self._warm = WarmSlots(self._operations)
         self._tree = RTree(
             layout.chunk_tokens,
             take=self._operations.pset.take,
             drop=self._operations.pFree,
-            unwarm=self._unwarm,
+            unwarm=self._warm.let_go,
             clock=clock,
         )
-        self._warm: OrderedDict[VTensor, Node] = OrderedDict()
-        self._live: set[VTensor] = set()
+        self._running = Running(self._operations, layout, self._warm, self._evict)
+        self._reusing = Reusing(self._operations, layout, self._running, self._warm)
         self._counts = Counts()
 
     def bind_thread(self) -> None:
@@ -99,32 +81,11 @@ class Manager:
 
         headroom: chunks that must be left to get for others. Raises OutOfSlots, OutOfChunks.
         """
-        self._require(self.layout.chunks_for(rows) + headroom)
-        vtensor = VTensor(self._slot(), [], shared_rows=0, rows=0)
-        self._live.add(vtensor)
-        try:
-            self.extend(vtensor, rows)
-        except (OutOfChunks, DriverError):
-            self.release(vtensor)
-            raise
-        return vtensor
+        return self._running.create(rows, headroom=headroom)
 
     def extend(self, vtensor: VTensor, rows: int) -> None:
         """Extend: map chunks until `rows` rows are ready. Raises OutOfChunks, the vTensor being as it was."""
-        assert vtensor in self._live
-        have, need = len(vtensor.chunks), self.layout.chunks_for(rows)
-        assert need <= self.layout.slot_chunks, f"{rows} rows do not fit a slot of {self.layout.slot_tokens}"
-        if need <= have:
-            return
-        self._require(need - have)
-        chunks = self._operations.pAlloc(vtensor.slot, have, need - have, self._evict)
-        try:
-            self._operations.Map(vtensor.slot, have, chunks, writable=True)
-        except DriverError as error:
-            self._operations.pFree(chunks)
-            raise _shortage(error) from error
-        vtensor.chunks += chunks
-        vtensor.rows = need * self.layout.chunk_tokens
+        self._running.extend(vtensor, rows)
 
     def prefix_match(
         self, tenant: str, tokens: Tokens, new_rows: int, *, most_rows: int | None = None, headroom: int = 0
@@ -140,27 +101,30 @@ class Manager:
         match = self._tree.rPrefixMatch(tenant, tokens[:-1])
         new_rows = min(new_rows, (most_rows or len(tokens)) - match.length)
         if match.length == 0:
-            vtensor = self.create(new_rows, headroom=headroom)
+            vtensor = self._running.create(new_rows, headroom=headroom)
             self._counts.creates += 1
-            return Admitted(vtensor, 0, Origin.CREATED)
+            return Admitted(vtensor, Origin.CREATED, Reuse(stop=match.stop))
         need = self.layout.chunks_for(match.length + new_rows) + headroom
         if match.leaf is not None and match.leaf.warm is not None:
-            self._require(need - len(match.chunks), match.chunks)
-            vtensor = self._take_over(match.leaf, match.leaf.warm, new_rows)
+            self._running.require(need - len(match.chunks), match.chunks)
+            admitted = self._reusing.take_over(match.leaf, match, new_rows)
             self._counts.takeovers += 1
-            return Admitted(vtensor, match.length, Origin.TAKEN_OVER)
+            return admitted
         whole = match.length // self.layout.chunk_tokens
-        self._require(need - whole, match.chunks[:whole])
-        try:
-            admitted = self._map_match(match.chunks, match.length, new_rows)
-        except OutOfChunks:
-            if match.length % self.layout.chunk_tokens == 0:
-                raise
-            # Holding the chunk that is copied from may be what is one too many.
-            admitted = self._map_match(match.chunks[:whole], whole * self.layout.chunk_tokens, new_rows)
+        self._running.require(need - whole, match.chunks[:whole])
+        admitted = self._reusing.map(match, tokens, new_rows)
         self._counts.matches += 1
-        self._counts.copies += admitted.copied > 0
+        self._counts.copies += admitted.reuse.copied > 0
         return admitted
+
+    def warm(self, tenant: str, tokens: Tokens) -> bool:
+        """Leave a warm slot for the next turn of a recorded conversation: it is mapped at a slot, and counts as used.
+
+        False when no record ends where these tokens do, or someone may be writing behind its end. Takes no chunk.
+        Raises OutOfSlots, OutOfChunks.
+        """
+        leaf = self._tree.find(tenant, tokens, stamp=self._clock()).leaf
+        return leaf is not None and self._reusing.warm(leaf, self._tree.path(leaf))
 
     def prefix_record(self, vtensor: VTensor, tenant: str, tokens: Tokens, fence: Fence | None = None) -> None:
         """PrefixRecord and Release: the vTensor's first rows, those of `tokens`, can be matched from now on.
@@ -168,19 +132,18 @@ class Manager:
         fence: the last work that was launched on the vTensor, if it may still be under way.
         Its slot stays mapped as a warm extra when it is the only one to end there.
         """
-        assert vtensor in self._live
+        assert vtensor in self._running.vtensors
         used = self.layout.chunks_for(len(tokens))
         leaf = self._tree.rPush(tenant, tokens, vtensor.chunks[:used])
         if leaf is None or leaf.warm is not None or not self._repoint(vtensor, self._tree.path(leaf), len(tokens)):
             self.release(vtensor, fence)
             return
-        self._guard(vtensor, fence)
-        self._live.remove(vtensor)
+        self._running.guard(vtensor, fence)
+        self._running.vtensors.remove(vtensor)
         held = vtensor.chunks
         vtensor.chunks, vtensor.rows = held[:used], used * self.layout.chunk_tokens
         vtensor.shared_rows = len(tokens)
-        leaf.warm = vtensor
-        self._warm[vtensor] = leaf
+        self._warm.keep(vtensor, leaf)
         self._operations.pFree(held)
 
     def publish(self, vtensor: VTensor, tenant: str, tokens: Tokens) -> None:
@@ -188,28 +151,23 @@ class Manager:
 
         Not where the rTree has the same tokens in other chunks: those would be held up by what follows them.
         """
-        assert vtensor in self._live
-        match = self._tree.rPrefixMatch(tenant, tokens)
-        whole = match.length // self.layout.chunk_tokens
-        if match.chunks[:whole] == vtensor.chunks[:whole]:
-            self._tree.rPush(tenant, tokens, vtensor.chunks[: self.layout.chunks_for(len(tokens))])
+        assert vtensor in self._running.vtensors
+        place = self._tree.find(tenant, tokens, stamp=self._clock())
+        whole = place.length // self.layout.chunk_tokens
+        if place.chunks[:whole] == vtensor.chunks[:whole]:
+            self._tree.grow(place, tenant, tokens, vtensor.chunks[: self.layout.chunks_for(len(tokens))])
 
     def release(self, vtensor: VTensor, fence: Fence | None = None) -> None:
         """Release: chunks and slot go back to their sets; what is mapped stays until it is in the way.
 
         fence: the last work that was launched on the vTensor, if it may still be under way.
         """
-        assert vtensor in self._live, "released twice"
-        self._guard(vtensor, fence)
-        self._live.remove(vtensor)
-        self._operations.vFree(vtensor.slot)
-        self._operations.pFree(vtensor.chunks)
-        vtensor.chunks, vtensor.rows = [], 0
+        self._running.release(vtensor, fence)
 
     def distrust(self, vtensor: VTensor) -> None:
         """Release a vTensor whose numbers went wrong; forget what may have them too; no free chunk keeps any."""
         self.release(vtensor)
-        self._tree.clear()
+        self._tree.clear(Why.DISTRUSTED)
         self._operations.give_back(0)
 
     def flush(self) -> None:
@@ -231,56 +189,19 @@ class Manager:
 
     def stats(self) -> MemoryStats:
         """Measured now."""
-        return measure(self.layout, self._operations, self._tree, self._counts, warm=len(self._warm))
+        return measure(self.layout, self._operations, self._tree, self._counts, warm=len(self._warm.leaves))
+
+    def look(self, tenant: str, tokens: Tokens) -> PrefixMemory:
+        """What is recorded of these tokens now; changes nothing."""
+        return measure_prefix(self.layout, self._tree, tenant, tokens)
 
     def audit(self) -> None:
         """Prove that the books balance: see audit.py. Raises AssertionError."""
-        audit(self.layout, self._operations, self._tree, self._live, self._warm)
+        audit(self.layout, self._operations, self._tree, self._running.vtensors, self._warm.leaves)
 
     def close(self) -> None:
         """Everything back to the device, whoever holds it."""
         self._operations.close()
-
-    def _take_over(self, leaf: Node, vtensor: VTensor, new_rows: int) -> VTensor:
-        leaf.warm = None
-        del self._warm[vtensor]
-        self._live.add(vtensor)
-        recorded = list(vtensor.chunks)
-        for chunk in recorded:
-            self._operations.pset.take(chunk)
-        try:
-            self.extend(vtensor, vtensor.shared_rows + new_rows)
-        except (OutOfChunks, DriverError):
-            self._live.remove(vtensor)
-            self._operations.pFree(recorded)
-            leaf.warm = vtensor
-            self._warm[vtensor] = leaf
-            raise
-        return vtensor
-
-    def _map_match(self, chunks: list[Chunk], length: int, new_rows: int) -> Admitted:
-        whole, tail = divmod(length, self.layout.chunk_tokens)
-        for chunk in chunks:
-            self._operations.pset.take(chunk)
-        source = chunks[whole:]
-        try:
-            slot = self._slot()
-        except OutOfSlots:
-            self._operations.pFree(chunks)
-            raise
-        vtensor = VTensor(slot, chunks[:whole], shared_rows=length, rows=whole * self.layout.chunk_tokens)
-        self._live.add(vtensor)
-        try:
-            self._operations.Map(slot, 0, vtensor.chunks, writable=False)
-            self.extend(vtensor, length + new_rows)
-            if tail:
-                self._operations.copy_rows(slot, whole, source[0], tail)
-        except (OutOfChunks, DriverError) as error:
-            self.release(vtensor)
-            raise _shortage(error) from error
-        finally:
-            self._operations.pFree(source)
-        return Admitted(vtensor, length, Origin.MAPPED, mapped=whole, copied=tail)
 
     def _repoint(self, vtensor: VTensor, path: list[Chunk], length: int) -> bool:
         """Make a vTensor's page table the tree's own, dropping duplicates; False if its slot cannot serve that path."""
@@ -297,44 +218,7 @@ class Manager:
                 self._operations.pFree([own])
         return True
 
-    def _require(self, chunks: int, matched: Sequence[Chunk] = ()) -> None:
-        """Raises OutOfChunks when so many could not be had even by evicting all that nobody runs on: nothing is
-        evicted in vain.
-
-        matched: chunks about to be run on.
-        """
-        pset = self._operations.pset
-        obtainable = pset.free + self._operations.limit - len(pset)
-        if obtainable < chunks:
-            held = {chunk for vtensor in self._live for chunk in vtensor.chunks}.union(matched)
-            obtainable = self._operations.limit - len(held)
-        if obtainable < chunks:
-            raise OutOfChunks(
-                f"{chunks} chunks of {self.layout.chunk_tokens} tokens are needed and {obtainable} can be had; "
-                f"the limit is {self._operations.limit}"
-            )
-
-    def _slot(self) -> Slot:
-        if self._operations.vset.free == 0 and self._warm:
-            vtensor, leaf = next(iter(self._warm.items()))
-            leaf.warm = None
-            self._unwarm(vtensor)
-        return self._operations.vAlloc()
-
-    def _unwarm(self, vtensor: VTensor) -> None:
-        del self._warm[vtensor]
-        self._operations.vFree(vtensor.slot)
-
-    def _guard(self, vtensor: VTensor, fence: Fence | None) -> None:
-        if fence is not None:
-            self._operations.guard(vtensor.slot, fence)
-
     def _evict(self) -> bool:
         evicted = self._tree.evict()
         self._counts.evicted_chunks += evicted
         return evicted
-
-
-def _shortage(error: Exception) -> Exception:
-    """A driver out of memory is a manager out of chunks: the caller may wait or preempt."""
-    return OutOfChunks(str(error)) if isinstance(error, OutOfMemory) else error

@@ -10,54 +10,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count
 from math import inf
 
 import numpy as np
-import numpy.typing as npt
 
+from vtensor.match import Match, Place
+from vtensor.node import Node, Tokens, agreement
+from vtensor.past import Past
 from vtensor.pool import Chunk, VTensor
-
-Tokens = npt.NDArray[np.int32]
-
-
-class Node:
-    """Tokens `start` to `end` of every recorded vTensor below.
-
-    chunks: for pages from start // chunk_tokens on; an inner node leaves the page its end lies inside to its children.
-    warm: the idle vTensor of a leaf whose slot is still mapped over exactly the leaf's path.
-    stamp: when it was last used; queued: whether it waits in the queue of eviction.
-    """
-
-    __slots__ = ("children", "chunks", "parent", "queued", "stamp", "start", "tokens", "warm")
-
-    def __init__(self, parent: Node | None, tokens: Tokens, start: int, chunks: list[Chunk], stamp: float) -> None:
-        self.parent = parent
-        self.tokens = tokens
-        self.start = start
-        self.chunks = chunks
-        self.children: dict[int, Node] = {}
-        self.warm: VTensor | None = None
-        self.stamp = stamp
-        self.queued = False
-
-    @property
-    def end(self) -> int:
-        return self.start + len(self.tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """The longest recorded prefix of some tokens.
-
-    chunks: the page table of its `length` tokens; the last chunk may be used in part.
-    leaf: the leaf that ends exactly there, if one does.
-    """
-
-    length: int
-    chunks: list[Chunk]
-    leaf: Node | None
+from vtensor.reuse import Stop, Why
 
 
 class RTree:
@@ -82,21 +44,14 @@ class RTree:
         self._clock = clock
         self._leaves: list[tuple[float, int, Node]] = []
         self._pushes = count()
+        self._past = Past()
         self.tokens = 0
         self.nodes = 0
 
     def rPrefixMatch(self, tenant: str, tokens: Tokens) -> Match:
         """The longest prefix of these tokens recorded for this tenant. What it found counts as used now."""
-        node, length, chunks = self._descend(tenant, tokens, stamp=self._clock())
-        if node is None:
-            return Match(0, [], None)
-        pages = -(-length // self._chunk_tokens)
-        below = node
-        while len(chunks) < pages:
-            # The match ends inside a chunk that this inner node leaves to its children: any of theirs has these rows.
-            below = next(iter(below.children.values()))
-            chunks += below.chunks
-        return Match(length, chunks[:pages], node if self._ends_at(node, length) else None)
+        place = self.find(tenant, tokens, stamp=self._clock())
+        return Match(place.length, self.page_table(place), place.leaf, self.stop(tenant, tokens, place))
 
     def rPush(self, tenant: str, tokens: Tokens, chunks: Sequence[Chunk]) -> Node | None:
         """Record a vTensor: its tokens, and the chunks of its page table that hold them.
@@ -104,22 +59,67 @@ class RTree:
         Where the tree has a prefix already it keeps its own chunks. Returns the leaf that ends at the last token, or
         None when the tokens lie inside what was recorded before.
         """
+        return self.grow(self.find(tenant, tokens, stamp=self._clock()), tenant, tokens, chunks)
+
+    def find(self, tenant: str, tokens: Tokens, *, stamp: float | None = None) -> Place:
+        """Follow the tokens. stamp: when what is found on the way is used; None: it is only looked at."""
+        node = self._roots.get(tenant)
+        if node is None:
+            return Place(0, None, [])
+        length, chunks = 0, list[Chunk]()
+        while True:
+            node.stamp = node.stamp if stamp is None else stamp
+            chunks += node.chunks
+            child = node.children.get(int(tokens[length])) if node.end == length < len(tokens) else None
+            if child is None:
+                return Place(length, node, chunks)
+            length += agreement(child.tokens, tokens[length:])
+            node = child
+
+    def page_table(self, place: Place) -> list[Chunk]:
+        """The chunks that hold the tokens up to a place."""
+        pages, chunks, below = -(-place.length // self._chunk_tokens), list(place.chunks), place.node
+        while below is not None and len(chunks) < pages:
+            # The place lies inside a chunk that this inner node leaves to its children: any of theirs has these rows.
+            below = next(iter(below.children.values()))
+            chunks += below.chunks
+        return chunks[:pages]
+
+    def stop(self, tenant: str, tokens: Tokens, place: Place) -> Stop | None:
+        """Why tokens leave the tree where they do; None when they end there themselves."""
+        length, node = place.length, place.node
+        if length == len(tokens):
+            return None
+        asked = int(tokens[length])
+        if place.leaf is not None and place.leaf.cut == asked:
+            return Stop(length, Why.EVICTED, asked)
+        gone = self._past.why_gone(tenant, tokens[: length + 1])
+        if gone is not None:
+            return Stop(length, gone, asked)
+        if length == 0 or node is None:
+            return Stop(0, Why.NOTHING_RECORDED, asked)
+        found = node.token_after(length)
+        return Stop(length, Why.RECORD_ENDS if found is None else Why.DIFFERS, asked, found)
+
+    def grow(self, place: Place, tenant: str, tokens: Tokens, chunks: Sequence[Chunk]) -> Node | None:
+        """rPush at the place where the tokens leave the tree."""
         assert len(chunks) == -(-len(tokens) // self._chunk_tokens), "a page table that does not fit its tokens"
         if len(tokens) == 0:
             return None
-        node, length, _ = self._descend(tenant, tokens, stamp=self._clock())
+        length, node = place.length, place.node
         if node is None:
-            node = self._roots[tenant] = self._new(None, tokens[:0], 0, [])
+            node = self._roots[tenant] = self._new(tenant, None, tokens[:0], 0, [])
         if length == len(tokens):
-            return node if self._ends_at(node, length) else None
+            return place.leaf
         if length < node.end:
             node = self._split(node, length)
         rest, own = tokens[length:], list(chunks[length // self._chunk_tokens :])
         if node.children or node.parent is None:
-            leaf = self._new(node, rest, length, [])
+            leaf = self._new(tenant, node, rest, length, [])
             node.children[int(rest[0])] = leaf
         else:
             leaf = node
+            self._keep_cut(leaf, int(rest[0]))
             leaf.tokens = np.concatenate([node.tokens, rest])
             self._cool(leaf)
         kept = leaf.chunks[: length // self._chunk_tokens - leaf.start // self._chunk_tokens]
@@ -157,56 +157,31 @@ class RTree:
             heapq.heappush(self._leaves, entry)
         return evicted
 
-    def clear(self) -> None:
-        """Give up everything; what running vTensors hold stays theirs."""
+    def clear(self, why: Why = Why.FLUSHED) -> None:
+        """Give up everything; what running vTensors hold stays theirs. Of the past only the tokens are remembered."""
         for node in list(self.walk()):
             self._cool(node)
             self._drop(node.chunks)
             node.parent, node.chunks = None, []
-        self._roots.clear()
+        self._past.note_flush(self._roots, self.tokens, why)
+        self._roots = {}
         self._leaves.clear()
         self.tokens = self.nodes = 0
 
     def path(self, leaf: Node) -> list[Chunk]:
         """The page table of a leaf."""
-        nodes: list[Node] = []
-        node: Node | None = leaf
-        while node is not None:
-            nodes.append(node)
-            node = node.parent
-        return [chunk for node in reversed(nodes) for chunk in node.chunks]
+        return [chunk for node in leaf.from_root() for chunk in node.chunks]
 
     def walk(self) -> Iterator[Node]:
         """Every node, parents first."""
-        stack = list(self._roots.values())
-        while stack:
-            node = stack.pop()
-            yield node
-            stack.extend(node.children.values())
-
-    def _descend(self, tenant: str, tokens: Tokens, *, stamp: float) -> tuple[Node | None, int, list[Chunk]]:
-        """The last node on the tokens' path, how many tokens agree, and the chunks of the nodes on the way."""
-        node = self._roots.get(tenant)
-        if node is None:
-            return None, 0, []
-        length, chunks = 0, []
-        while True:
-            node.stamp = stamp
-            chunks += node.chunks
-            child = node.children.get(int(tokens[length])) if length < len(tokens) else None
-            if child is None:
-                return node, length, chunks
-            agree = _agreement(child.tokens, tokens[length:])
-            node, length = child, length + agree
-            if length < child.end:
-                node.stamp = stamp
-                return node, length, chunks + node.chunks
+        for root in self._roots.values():
+            yield from root.below()
 
     def _split(self, node: Node, at: int) -> Node:
         """Part a node at a token inside it; returns the upper half, now an inner node."""
         parent, pages = node.parent, at // self._chunk_tokens - node.start // self._chunk_tokens
         assert parent is not None
-        upper = self._new(parent, node.tokens[: at - node.start], node.start, node.chunks[:pages])
+        upper = self._new(node.tenant, parent, node.tokens[: at - node.start], node.start, node.chunks[:pages])
         upper.stamp = node.stamp
         parent.children[int(upper.tokens[0])] = upper
         node.tokens, node.chunks = node.tokens[at - node.start :], node.chunks[pages:]
@@ -220,24 +195,41 @@ class RTree:
         chunk = leaf.chunks.pop()
         end = (leaf.start // self._chunk_tokens + len(leaf.chunks)) * self._chunk_tokens
         self._drop([chunk])
+        cut = -1
         while leaf.start >= end:
-            parent = leaf.parent
+            parent, cut = leaf.parent, int(leaf.tokens[0])
             assert parent is not None
             self.tokens -= len(leaf.tokens)
             self.nodes -= 1
-            del parent.children[int(leaf.tokens[0])]
+            del parent.children[cut]
             leaf.parent = None
-            if parent.children:
-                self._merge(parent)
-                return
-            if parent.parent is None:
-                self.nodes -= 1
-                self._roots = {key: root for key, root in self._roots.items() if root is not parent}
+            if parent.children or parent.parent is None:
+                self._note_cut(parent, cut)
+                self._tidy(parent)
                 return
             leaf = parent
         self.tokens -= max(0, leaf.end - end)
+        leaf.cut = int(leaf.tokens[end - leaf.start]) if end < leaf.end else cut
         leaf.tokens = leaf.tokens[: end - leaf.start]
         self._enqueue(leaf)
+
+    def _tidy(self, node: Node) -> None:
+        """After one of its children has gone."""
+        if node.children:
+            self._merge(node)
+        else:
+            self.nodes -= 1
+            del self._roots[node.tenant]
+
+    def _keep_cut(self, leaf: Node, grows: int) -> None:
+        """What a leaf knows of its past end, when it goes on: the same again, or another way."""
+        cut, leaf.cut = leaf.cut, None
+        if cut is not None and cut != grows:
+            self._note_cut(leaf, cut)
+
+    def _note_cut(self, node: Node, cut: int) -> None:
+        runs = [each.tokens for each in node.from_root()]
+        self._past.note_cut(node.tenant, np.concatenate([*runs, np.array([cut], dtype=np.int32)]))
 
     def _merge(self, node: Node) -> None:
         """Join an inner node with its only child: no one else needs the place where they parted."""
@@ -252,27 +244,16 @@ class RTree:
         node.children = {}
         self.nodes -= 1
 
-    def _new(self, parent: Node | None, tokens: Tokens, start: int, chunks: list[Chunk]) -> Node:
+    def _new(self, tenant: str, parent: Node | None, tokens: Tokens, start: int, chunks: list[Chunk]) -> Node:
         self.nodes += 1
-        return Node(parent, tokens, start, chunks, self._clock())
+        return Node(tenant, parent, tokens, start, chunks, self._clock())
 
     def _cool(self, node: Node) -> None:
         warm, node.warm = node.warm, None
         if warm is not None:
             self._unwarm(warm)
 
-    def _ends_at(self, node: Node, length: int) -> bool:
-        return length == node.end and not node.children and node.parent is not None
-
     def _enqueue(self, leaf: Node) -> None:
         if not leaf.queued:
             leaf.queued = True
             heapq.heappush(self._leaves, (leaf.stamp, next(self._pushes), leaf))
-
-
-def _agreement(left: Tokens, right: Tokens) -> int:
-    """How many leading tokens two runs have in common."""
-    length = min(len(left), len(right))
-    differing = left[:length] != right[:length]
-    first = int(differing.argmax()) if length else 0
-    return first if length and differing[first] else length

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from chatserve.engine.memory import Admission, Memory
 from chatserve.engine.request import Request, Status
 from chatserve.engine.scheduler import Scheduler
-from vtensor.manager import Admitted
+from vtensor.reusing import Admitted
 
 AT_ONCE = 16
 """Requests in one question: the first of a crowd compute while memory is found for the others."""

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from chatserve.engine.admissions import Admissions
 from chatserve.engine.counters import Counters
 from chatserve.engine.memory import Memory
-from chatserve.engine.messages import Delta
+from chatserve.engine.messages import Delta, Reuse
 from chatserve.engine.request import Request, Status
 from chatserve.engine.scheduler import Row, Scheduler
+from chatserve.engine.telling import tell_reuse
 from chatserve.model.sampler import NOT_FINITE
 
 
@@ -64,7 +65,9 @@ class Answers:
             if token == NOT_FINITE:
                 self.fail(request, "the model's numbers are not finite for this conversation", trusted=False)
                 continue
-            if row.count > 1 and request.reuse:
+            if request.warms:
+                self._warmed(request)
+            elif row.count > 1 and request.reuse:
                 self._memory.publish(request)
             if token is not None:
                 self._append(request, token)
@@ -81,15 +84,32 @@ class Answers:
                 request.finish = "length"
         request.generated += 1
         if request.finish is None:
-            cached = request.cached if request.generated == 1 else None
-            self._deltas.append(
-                Delta(id=request.id, tokens=(token,), cached=cached, completion_tokens=request.generated)
-            )
+            reuse = _told_first(request)
+            self._deltas.append(Delta(id=request.id, tokens=(token,), reuse=reuse, completion_tokens=request.generated))
             return
         request.last = () if ends else (token,)
+        self._end(request)
+
+    def _warmed(self, request: Request) -> None:
+        """Once all is computed it is recorded; not before, so that a drop leaves nothing behind."""
+        if request.remaining == 0 and request.in_flight == 0:
+            request.finish = "length"
+            self._end(request)
+
+    def _end(self, request: Request) -> None:
         self._scheduler.remove(request)
         request.status = Status.ENDED
         self.settle(request)
+
+    def drop(self, request: Request) -> None:
+        """Memory is short, and nobody waits for this."""
+        self._deltas.append(Delta(id=request.id, finish="dropped"))
+        self._scheduler.remove(request)
+        request.status = Status.ENDED
+        del self.requests[request.id]
+        if request.vtensor is not None:
+            self._memory.release(request)
+        self._admissions.note_release()
 
     def settle(self, request: Request) -> None:
         """Once nothing of it is in flight: tell how it ended by itself, then let it go, or hold it until its Stop.
@@ -104,7 +124,7 @@ class Answers:
                     id=request.id,
                     tokens=request.last,
                     finish=request.finish,
-                    cached=request.cached if request.generated == 1 else None,
+                    reuse=_told_first(request),
                     completion_tokens=request.generated,
                 )
             )
@@ -117,7 +137,13 @@ class Answers:
         """End it by an error. Not trusted: its numbers are wrong, and so may be what others matched of them."""
         generated = len(request.output)
         self._deltas.append(
-            Delta(id=request.id, finish="failed", cached=request.cached, completion_tokens=generated, error=error)
+            Delta(
+                id=request.id,
+                finish="failed",
+                reuse=_told(request),
+                completion_tokens=generated,
+                error=error,
+            )
         )
         request.stop_at, request.trusted = 0, trusted
         self.settle(request)
@@ -133,3 +159,12 @@ class Answers:
         elif request.vtensor is not None:
             self._memory.distrust(request)
         self._admissions.note_release()
+
+
+def _told_first(request: Request) -> Reuse | None:
+    """With the first that is told of it."""
+    return _told(request) if request.generated <= 1 else None
+
+
+def _told(request: Request) -> Reuse | None:
+    return None if request.found is None else tell_reuse(request.found)

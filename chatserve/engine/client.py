@@ -13,6 +13,7 @@ import msgspec
 import zmq
 
 from chatserve.engine.messages import (
+    AskPrefix,
     AskStats,
     Deltas,
     EngineStats,
@@ -22,15 +23,20 @@ from chatserve.engine.messages import (
     Generate,
     Gone,
     Hello,
+    Prefix,
+    PrefixMemory,
     Ready,
     Stats,
     Stop,
     ToEngine,
+    WarmPrefix,
 )
 from chatserve.engine.port import EngineDied, EngineUnavailable
 from chatserve.engine.stream import Stream
 
 log = logging.getLogger(__name__)
+
+Reply = Stats | Flushed | Prefix
 
 RECONNECT_MS = 20
 """Between two tries to reach an engine that does not listen yet."""
@@ -50,7 +56,7 @@ class EngineClient:
         self._alive = False
         self._was_ready = asyncio.Event()
         self._streams: dict[str, Stream] = {}
-        self._tickets: dict[int, asyncio.Future[Stats | Flushed]] = {}
+        self._tickets: dict[int, asyncio.Future[Reply]] = {}
         self._ticket_numbers = count()
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder[FromEngine](FromEngine)
@@ -123,8 +129,23 @@ class EngineClient:
         ticket = next(self._ticket_numbers)
         await self._ask(Flush(ticket=ticket), ticket)
 
-    async def _ask(self, message: AskStats | Flush, ticket: int) -> Stats | Flushed:
-        reply: asyncio.Future[Stats | Flushed] = asyncio.get_running_loop().create_future()
+    async def prefix(self, tenant: str, tokens: bytes) -> PrefixMemory:
+        """Raises EngineUnavailable."""
+        ticket = next(self._ticket_numbers)
+        return await self._ask_prefix(AskPrefix(ticket=ticket, tenant=tenant, tokens=tokens))
+
+    async def warm(self, tenant: str, tokens: bytes) -> PrefixMemory:
+        """Raises EngineUnavailable."""
+        ticket = next(self._ticket_numbers)
+        return await self._ask_prefix(WarmPrefix(ticket=ticket, tenant=tenant, tokens=tokens))
+
+    async def _ask_prefix(self, message: AskPrefix | WarmPrefix) -> PrefixMemory:
+        reply = await self._ask(message, message.ticket)
+        assert isinstance(reply, Prefix)
+        return reply.memory
+
+    async def _ask(self, message: AskStats | Flush | AskPrefix | WarmPrefix, ticket: int) -> Reply:
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._send(message)
         self._tickets[ticket] = reply
         try:
@@ -173,7 +194,7 @@ class EngineClient:
             case Ready():
                 self._info, self._alive = message, True
                 self._was_ready.set()
-            case Stats() | Flushed():
+            case Stats() | Flushed() | Prefix():
                 reply = self._tickets.get(message.ticket)
                 if reply is not None and not reply.done():
                     reply.set_result(message)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
 from chatserve.engine.messages import EngineStats
 from chatserve.engine.scheduler import Scheduler
+from vtensor.reuse import Reuse, Why
 from vtensor.stats import MemoryStats
 
 
@@ -13,16 +15,35 @@ from vtensor.stats import MemoryStats
 class Counters:
     """stalls: steps of a running request that waited for a mapping.
 
-    prompt_tokens and cached_tokens: of admitted requests, once each; computed_tokens: rows of all steps.
+    prompt_tokens: of admitted requests, once each; the *_tokens after it: those found, by where they came from.
+    stops: why no more was found.  computed_tokens: rows of all steps.
     """
 
     steps: int = 0
     prompt_tokens: int = 0
-    cached_tokens: int = 0
+    taken_over_tokens: int = 0
+    mapped_tokens: int = 0
+    copied_tokens: int = 0
+    promoted_tokens: int = 0
+    stops: Counter[Why] = field(default_factory=Counter)
     computed_tokens: int = 0
     generated_tokens: int = 0
     stalls: int = 0
     preemptions: int = 0
+
+    def note_prompt(self, tokens: int, found: Reuse) -> None:
+        """A request was admitted for the first time."""
+        self.prompt_tokens += tokens
+        self.taken_over_tokens += found.taken_over
+        self.mapped_tokens += found.mapped
+        self.copied_tokens += found.copied
+        self.promoted_tokens += found.promoted
+        if found.stop is not None:
+            self.stops[found.stop.why] += 1
+
+    @property
+    def cached_tokens(self) -> int:
+        return self.taken_over_tokens + self.mapped_tokens + self.copied_tokens + self.promoted_tokens
 
 
 def engine_stats(memory: MemoryStats, counters: Counters, scheduler: Scheduler) -> EngineStats:
@@ -55,4 +76,9 @@ def engine_stats(memory: MemoryStats, counters: Counters, scheduler: Scheduler) 
         preemptions=counters.preemptions,
         evicted_chunks=memory.evicted_chunks,
         driver_calls=memory.driver_calls,
+        taken_over_tokens=counters.taken_over_tokens,
+        mapped_tokens=counters.mapped_tokens,
+        copied_tokens=counters.copied_tokens,
+        promoted_tokens=counters.promoted_tokens,
+        **{f"stops_{why.value}": counters.stops[why] for why in Why},
     )

@@ -21,11 +21,12 @@ from chatserve.engine.counters import Counters, engine_stats
 from chatserve.engine.intake import Refused, accept
 from chatserve.engine.memory import Memory
 from chatserve.engine.messages import Delta, EngineStats, Generate
-from chatserve.engine.request import Request, Status
+from chatserve.engine.request import Request, Status, Tokens
 from chatserve.engine.scheduler import Row, Scheduler
 from chatserve.model.errors import BadLogits
 from chatserve.model.runner import Launched, Runner
-from vtensor.manager import Admitted
+from vtensor.prefix import PrefixMemory
+from vtensor.reusing import Admitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,14 @@ class Engine:
         self._admissions.note_release()
         return self._memory.flush()
 
+    def look(self, tenant: str, tokens: Tokens) -> Future[PrefixMemory]:
+        """What is recorded of these tokens now; changes nothing."""
+        return self._waking(self._memory.look(tenant, tokens))
+
+    def warm(self, tenant: str, tokens: Tokens) -> Future[PrefixMemory]:
+        """Have a warm slot for who goes on from these tokens, if they are recorded; computes nothing."""
+        return self._waking(self._memory.warm(tenant, tokens))
+
     def advance(self) -> list[Delta]:
         """Do what can be done now; never waits for a step. Returns what there is to tell."""
         self._memory.check()
@@ -153,11 +162,17 @@ class Engine:
                 self._start(request, admission)
             elif request.stop_at is not None:
                 self._answers.leave(request)
+            elif request.warms and admission is not None:
+                self._answers.drop(request)
             elif admission is None or self._anyone_holds_memory() or not self._admissions.short:
                 self._scheduler.wait(request)
             else:
                 # Alone, and still not enough: other programs hold the device's memory.
                 self._answers.fail(request, f"no memory for this conversation now: {admission}")
+
+    def _waking(self, answer: Future[PrefixMemory]) -> Future[PrefixMemory]:
+        answer.add_done_callback(lambda _: self._wake())
+        return answer
 
     def _anyone_holds_memory(self) -> bool:
         return any(request.vtensor is not None for request in self._answers.requests.values())
@@ -173,10 +188,10 @@ class Engine:
 
     def _start(self, request: Request, admission: Admitted) -> None:
         request.vtensor, request.computed = admission.vtensor, admission.cached
-        if request.cached is None:
-            request.cached = admission.cached
-            self.counters.prompt_tokens += len(request.prompt)
-            self.counters.cached_tokens += admission.cached
+        if request.found is None:
+            request.found = admission.reuse
+            if not request.warms:
+                self.counters.note_prompt(len(request.prompt), admission.reuse)
         if request.stop_at is not None:
             self._answers.leave(request)
             return
@@ -239,6 +254,9 @@ class Engine:
     def _preempt(self, request: Request) -> None:
         """PrefixRecord and Release; it resumes by PrefixMatch, with every token it has."""
         assert request.in_flight == 0
+        if request.warms:
+            self._answers.drop(request)
+            return
         self._scheduler.remove(request)
         self._memory.record(request, request.computed).result()
         self._admissions.note_release()

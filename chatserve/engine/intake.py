@@ -35,4 +35,5 @@ def accept(asked: Generate, *, arrival: int, capacity: int, vocab_size: int) -> 
         arrival=arrival,
         hold=asked.hold,
         reuse=asked.reuse,
+        warms=asked.warms,
     )

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 
 from chatserve.engine.request import Request, Tokens
 from vtensor.driver.base import OutOfMemory
-from vtensor.manager import Admitted, Manager, Origin
+from vtensor.manager import Manager
 from vtensor.mapper import Mapper
 from vtensor.pool import VTensor
+from vtensor.prefix import PrefixMemory
+from vtensor.reuse import Reuse, Stop, Why
+from vtensor.reusing import Admitted, Origin
 from vtensor.stats import MemoryStats
 
 log = logging.getLogger(__name__)
@@ -89,6 +92,19 @@ class Memory:
         act.add_done_callback(_log_failure)
         return act
 
+    def release(self, request: Request) -> None:
+        """Of what it computed nothing is recorded."""
+        vtensor = self._taken_from(request)
+        self._mapper.submit(lambda manager: manager.release(vtensor))
+
+    def look(self, tenant: str, tokens: Tokens) -> Future[PrefixMemory]:
+        """What is recorded of these tokens; changes nothing."""
+        return self._mapper.look(lambda manager: manager.look(tenant, tokens))
+
+    def warm(self, tenant: str, tokens: Tokens) -> Future[PrefixMemory]:
+        """Leave a warm slot for who goes on from these tokens, where that is possible; how it is then."""
+        return self._mapper.submit(lambda manager: _warm(manager, tenant, tokens))
+
     def distrust(self, request: Request) -> None:
         """Release a request whose numbers went wrong, and forget whatever may have them."""
         vtensor = self._taken_from(request)
@@ -141,8 +157,16 @@ def _admit(manager: Manager, wanted: Sequence[Wanted], first_rows: int, headroom
                 )
             else:
                 vtensor = manager.create(min(first_rows, want.most_rows), headroom=headroom)
-                admissions.append(Admitted(vtensor, 0, Origin.CREATED))
+                admissions.append(Admitted(vtensor, Origin.CREATED, Reuse(stop=Stop(0, Why.REUSE_OFF))))
         except (MemoryError, OutOfMemory) as error:
             admissions.append(error)
             break
     return admissions
+
+
+def _warm(manager: Manager, tenant: str, tokens: Tokens) -> PrefixMemory:
+    try:
+        manager.warm(tenant, tokens)
+    except (MemoryError, OutOfMemory) as error:
+        log.info("a conversation was not warmed up: %s", error)
+    return manager.look(tenant, tokens)

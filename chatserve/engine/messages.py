@@ -9,7 +9,18 @@ import msgspec
 from chatserve.model.sampling import SamplingParams
 from chatserve.model.spec import ModelSpec
 
-Finish = Literal["stop", "length", "refused", "failed"]
+Finish = Literal["stop", "length", "refused", "failed", "dropped"]
+StopWhy = Literal[
+    "record_ends",
+    "differs",
+    "evicted",
+    "flushed",
+    "distrusted",
+    "below_unit",
+    "nothing_recorded",
+    "reuse_off",
+]
+"""Why reuse ended before the last token; vtensor/reuse.py says what each means."""
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -31,6 +42,7 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     hold: the sender will end the answer with Stop (it watches for stop strings), so that a turn that ends by itself is
         recorded only when Stop says how much of it was kept.
     reuse: False computes the whole prompt, matching no recorded prefix and recording none (the oracle's way).
+    warms: the prompt is computed only to be recorded, and no token is generated. Dropped where another is preempted.
     """
 
     id: str
@@ -40,6 +52,7 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     priority: int = 0
     hold: bool = False
     reuse: bool = True
+    warms: bool = False
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -61,12 +74,51 @@ class AskStats(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     ticket: int
 
 
+class AskPrefix(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What is recorded of these tokens, int32 little-endian; answered by Prefix. Changes nothing."""
+
+    ticket: int
+    tenant: str
+    tokens: bytes
+
+
+class WarmPrefix(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Leave a warm slot for the next turn of a recorded conversation; answered by Prefix, how it is then."""
+
+    ticket: int
+    tenant: str
+    tokens: bytes
+
+
+class ReuseStop(msgspec.Struct, frozen=True, array_like=True):
+    """Where reuse ended, and why: the token that was asked for there, and what was found in its place, if anything."""
+
+    at: int
+    why: StopWhy
+    asked: int | None = None
+    found: int | None = None
+
+
+class Reuse(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """Prompt tokens that were not computed, by where they came from; stop: None when all but the last were reused."""
+
+    taken_over: int = 0
+    mapped: int = 0
+    copied: int = 0
+    promoted: int = 0
+    stop: ReuseStop | None = None
+
+    @property
+    def tokens(self) -> int:
+        return self.taken_over + self.mapped + self.copied + self.promoted
+
+
 class Delta(msgspec.Struct, frozen=True, kw_only=True, array_like=True, omit_defaults=True):
     """What one step brought one request. Travels without its fields' names: there is one a token.
 
     tokens: new ids, without the end token that finished the answer.
     finish: why the answer ended; None while it goes on.
-    cached: prompt tokens that were not computed (with the first delta, else None).
+    reuse: prompt tokens that were not computed (with the first delta, else None).
     completion_tokens: tokens generated so far, an end token counted (what usage reports).
     error: with "refused" (never run: it cannot fit) and "failed", a sentence for the user.
     """
@@ -74,7 +126,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True, array_like=True, omit_def
     id: str
     tokens: tuple[int, ...] = ()
     finish: Finish | None = None
-    cached: int | None = None
+    reuse: Reuse | None = None
     completion_tokens: int = 0
     error: str | None = None
 
@@ -134,6 +186,18 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int
     evicted_chunks: int
     driver_calls: int
+    taken_over_tokens: int
+    mapped_tokens: int
+    copied_tokens: int
+    promoted_tokens: int
+    stops_record_ends: int
+    stops_differs: int
+    stops_evicted: int
+    stops_flushed: int
+    stops_distrusted: int
+    stops_below_unit: int
+    stops_nothing_recorded: int
+    stops_reuse_off: int
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -145,5 +209,28 @@ class Flushed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     ticket: int
 
 
-ToEngine = Hello | Gone | Generate | Stop | Flush | AskStats
-FromEngine = Ready | Deltas | Stats | Flushed
+class PrefixMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """The KV memory of one conversation, now. physical = private + shared, each chunk counted once.
+
+    tokens: asked for.  recorded_tokens: those of them that can be reused.
+    shared: part of another record too, or run on now.  mapped: bytes by slot; a chunk counts at every address.
+    warm: whether the next turn takes a slot over without a call.  stop: why no more is recorded; None when all is.
+    """
+
+    tokens: int
+    recorded_tokens: int
+    physical_bytes: int
+    private_bytes: int
+    shared_bytes: int
+    mapped: dict[int, int]
+    warm: bool
+    stop: ReuseStop | None
+
+
+class Prefix(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    ticket: int
+    memory: PrefixMemory
+
+
+ToEngine = Hello | Gone | Generate | Stop | Flush | AskStats | AskPrefix | WarmPrefix
+FromEngine = Ready | Deltas | Stats | Flushed | Prefix

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from chatserve.engine.messages import Delta, EngineStats, Generate, Ready
+from chatserve.engine.messages import Delta, EngineStats, Generate, PrefixMemory, Ready
 
 
 class EngineError(Exception):
@@ -58,4 +58,15 @@ class EnginePort(Protocol):
 
     async def flush(self) -> None:
         """Forget recorded prefixes, give memory back. Raises EngineUnavailable."""
+        ...
+
+    async def prefix(self, tenant: str, tokens: bytes) -> PrefixMemory:
+        """What is recorded of these tokens, int32 little-endian; changes nothing. Raises EngineUnavailable."""
+        ...
+
+    async def warm(self, tenant: str, tokens: bytes) -> PrefixMemory:
+        """Have a warm slot for who goes on from these tokens, if they are recorded; how it is then. Computes nothing.
+
+        Raises EngineUnavailable.
+        """
         ...

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
 import msgspec
+import numpy as np
 import torch
 import zmq
 
@@ -21,6 +23,7 @@ from chatserve.engine.clients import Clients
 from chatserve.engine.engine import Engine
 from chatserve.engine.load_progress import capture_progress, load_progress
 from chatserve.engine.messages import (
+    AskPrefix,
     AskStats,
     Delta,
     Deltas,
@@ -30,14 +33,19 @@ from chatserve.engine.messages import (
     Generate,
     Gone,
     Hello,
+    Prefix,
     Ready,
     Stats,
     Stop,
     ToEngine,
+    WarmPrefix,
 )
+from chatserve.engine.request import Tokens
 from chatserve.engine.settings import Start
+from chatserve.engine.telling import tell_prefix
 from chatserve.model.loader import load_model
 from chatserve.model.runner import model_thread
+from vtensor.prefix import PrefixMemory
 
 SWITCH_INTERVAL = 0.0005
 """Seconds. The mapper must not wait the default 5 ms for the interpreter after each of its calls."""
@@ -149,6 +157,7 @@ class Desk:
         self._wire = wire
         self._ready = ready
         self._clients = Clients()
+        self._looks: list[tuple[bytes, int, Future[PrefixMemory]]] = []
 
     def handle(self, client: bytes, message: ToEngine) -> None:
         """Do what one message asks."""
@@ -168,11 +177,30 @@ class Desk:
                 self._wire.send(client, Flushed(ticket=message.ticket))
             case AskStats():
                 self._wire.send(client, Stats(ticket=message.ticket, stats=self._engine.stats()))
+            case AskPrefix():
+                self._look(client, message, self._engine.look)
+            case WarmPrefix():
+                self._look(client, message, self._engine.warm)
 
     def tell(self, deltas: Iterable[Delta]) -> None:
-        """One message to each client for whom there is something."""
+        """One message to each client for whom there is something; and what was looked up for them."""
+        looks, self._looks = self._looks, []
+        for client, ticket, look in looks:
+            if look.done():
+                self._wire.send(client, Prefix(ticket=ticket, memory=tell_prefix(look.result())))
+            else:
+                self._looks.append((client, ticket, look))
         for client, items in self._clients.sort(deltas).items():
             self._wire.send(client, Deltas(items=items))
+
+    def _look(
+        self,
+        client: bytes,
+        asked: AskPrefix | WarmPrefix,
+        look: Callable[[str, Tokens], Future[PrefixMemory]],
+    ) -> None:
+        """No step waits for it."""
+        self._looks.append((client, asked.ticket, look(asked.tenant, np.frombuffer(asked.tokens, dtype="<i4"))))
 
     def _add(self, client: bytes, request: Generate) -> None:
         if self._clients.take(client, request.id):

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from chatserve.engine.messages import Finish
 from chatserve.model.sampling import SamplingParams
 from vtensor.pool import VTensor
+from vtensor.reuse import Reuse
 
 Tokens = npt.NDArray[np.int32]
 
@@ -32,7 +33,8 @@ class Request:
 
     computed: tokens whose KV is written by steps that ended.  in_flight: tokens that launched steps are computing.
     coming: new tokens that those steps will bring.
-    cached: prompt tokens that its first admission found recorded.
+    found: what its first admission found recorded.
+    warms: it generates nothing, and is dropped where another would be preempted.
     generated: tokens sampled, an end token counted.
     finish: how it ended by itself; last: the token that came with it, both to be told.
     stop_at: output tokens to keep, once whoever asked wants it to end.
@@ -47,13 +49,14 @@ class Request:
     arrival: int
     hold: bool
     reuse: bool
+    warms: bool = False
     output: list[int] = field(default_factory=list)
     status: Status = Status.WAITING
     vtensor: VTensor | None = None
     computed: int = 0
     in_flight: int = 0
     coming: int = 0
-    cached: int | None = None
+    found: Reuse | None = None
     generated: int = 0
     finish: Finish | None = None
     last: tuple[int, ...] = ()

@@ -19,7 +19,7 @@ from chatserve.engine.request import Request, Status
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One request's part of a step: `count` tokens from `start` on; `samples` when that reaches its newest one."""
+    """One request's part of a step: `count` tokens from `start` on; `samples` when a token comes of it."""
 
     request: Request
     start: int
@@ -80,7 +80,7 @@ class Scheduler:
             count = min(request.remaining, budget)
             if count > 0:
                 start = request.computed + request.in_flight
-                rows.append(Row(request, start, count, samples=count == request.remaining))
+                rows.append(Row(request, start, count, samples=count == request.remaining and not request.warms))
                 budget -= count
         return rows
 

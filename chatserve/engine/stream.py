@@ -6,7 +6,7 @@ import asyncio
 from array import array
 from collections.abc import Callable
 
-from chatserve.engine.messages import Delta
+from chatserve.engine.messages import Delta, Reuse
 from chatserve.engine.port import EngineDied
 
 
@@ -21,7 +21,7 @@ class Stream:
         self._stop = stop
         self._last: Delta | None = None
         self._earlier: array[int] | None = None  # tokens that came before those of `_last`
-        self._cached: int | None = None
+        self._reuse: Reuse | None = None
         self._reader: asyncio.Future[None] | None = None
         self._error: EngineDied | None = None
         self._ended = False
@@ -30,7 +30,7 @@ class Stream:
         """Something arrived."""
         if self._last is not None:
             if self._earlier is None:
-                self._earlier, self._cached = array("i"), self._last.cached
+                self._earlier, self._reuse = array("i"), self._last.reuse
             self._earlier.extend(self._last.tokens)
         self._last = delta
         self._wake()
@@ -69,8 +69,8 @@ class Stream:
             reader.set_result(None)
 
     def _take(self, last: Delta) -> Delta:
-        earlier, cached = self._earlier, self._cached
-        self._last = self._earlier = self._cached = None
+        earlier, reuse = self._earlier, self._reuse
+        self._last = self._earlier = self._reuse = None
         if earlier is None:
             return last
         earlier.extend(last.tokens)
@@ -78,7 +78,7 @@ class Stream:
             id=self._id,
             tokens=tuple(earlier),
             finish=last.finish,
-            cached=cached,
+            reuse=reuse,
             completion_tokens=last.completion_tokens,
             error=last.error,
         )

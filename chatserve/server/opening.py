@@ -16,6 +16,7 @@ from chatserve.engine.port import EnginePort, EngineUnavailable
 from chatserve.server.asks import Bounds, CompletionAsk, Options, context_exceeded
 from chatserve.server.chat_asks import ChatAsk
 from chatserve.server.errors import BadRequest, Unavailable
+from chatserve.server.explaining import Explain
 from chatserve.server.finding import chat_turn, response_turn
 from chatserve.server.limits import ServerLimits
 from chatserve.server.metrics import Metrics, TurnTimes
@@ -92,8 +93,9 @@ class TurnOpener:
             prompt, recorder = await self._chat_prompt(opened, param, detail)
             request = self._request(options, prompt, bounds, param, turn_ends=self._prompt.end_ids)
             answer = AnswerText(self._tokenizer, options.stops, options.include_stop)
+            explain = Explain(self._tokenizer, prompt, opened.history_ids)
             return self._start(
-                request, answer, recorder, held, times, opened.turn_id, options.visit, shows=options.stream
+                request, answer, recorder, held, times, explain, opened.turn_id, options.visit, shows=options.stream
             )
 
     async def completion(self, ask: CompletionAsk, bounds: Bounds) -> Turn:
@@ -108,6 +110,7 @@ class TurnOpener:
             Forget(),
             AsyncExitStack(),
             times,
+            Explain(self._tokenizer, prompt, array("i")),
             uuid.uuid4().hex,
             ask.options.visit,
             shows=ask.options.stream,
@@ -178,6 +181,7 @@ class TurnOpener:
         recorder: Recorder,
         held: AsyncExitStack,
         times: TurnTimes,
+        explain: Explain,
         turn_id: str,
         visit: Visit,
         *,
@@ -198,6 +202,7 @@ class TurnOpener:
             held.pop_all(),
             self._running,
             times,
+            explain,
             turn_id=turn_id,
             prompt_tokens=len(request.prompt) // ID_BYTES,
             shows=shows,

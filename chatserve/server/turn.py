@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from chatserve.engine.messages import Delta
 from chatserve.engine.port import EngineDied, GenerationStream
 from chatserve.server.errors import ApiError, BadRequest, Internal, Unavailable
+from chatserve.server.explaining import Explain
 from chatserve.server.metrics import TurnTimes
 from chatserve.server.recording import Recorder
 from chatserve.server.running import RunningTurns
@@ -52,6 +53,7 @@ class Turn:
         held: AsyncExitStack,
         running: RunningTurns,
         times: TurnTimes,
+        explain: Explain,
         *,
         turn_id: str,
         prompt_tokens: int,
@@ -68,11 +70,12 @@ class Turn:
         self._held = held
         self._running = running
         self._times = times
+        self._explain = explain
         self._prompt_tokens = prompt_tokens
         self._shows = shows
         self._output: list[int] = []
         self._completion_tokens = 0
-        self._cached = 0
+        self._prompt_details = PromptDetails(0)
         self._failure: ApiError | None = None
         self._settling: asyncio.Task[None] | None = None
 
@@ -82,7 +85,7 @@ class Turn:
             prompt_tokens=self._prompt_tokens,
             completion_tokens=self._completion_tokens,
             total_tokens=self._prompt_tokens + self._completion_tokens,
-            prompt_tokens_details=PromptDetails(self._cached),
+            prompt_tokens_details=self._prompt_details,
         )
 
     @property
@@ -180,11 +183,11 @@ class Turn:
 
     def _take(self, delta: Delta) -> str:
         self._times.note(len(delta.tokens))
-        if delta.cached is not None:
-            self._cached = delta.cached
+        if delta.reuse is not None:
+            self._prompt_details = PromptDetails(delta.reuse.tokens, self._explain(delta.reuse))
         if delta.finish == "refused":
             raise self._fail(BadRequest(delta.error or "The request cannot fit.", code="context_length_exceeded"))
-        if delta.finish == "failed":
+        if delta.finish == "failed" or delta.finish == "dropped":
             raise self._fail(Internal(delta.error or "The engine failed on this request."))
         text = self._push(delta.tokens)
         if self._answer.stopped:

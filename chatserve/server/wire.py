@@ -6,11 +6,50 @@ from typing import Literal
 
 import msgspec
 
+from chatserve.engine.messages import StopWhy
+
 FinishReason = Literal["stop", "length"]
+StopReason = StopWhy | Literal["template_rewrote_history"]
+
+
+class Token(msgspec.Struct, frozen=True):
+    """text: what it says; a part of a character as U+FFFD, a control token by its name."""
+
+    id: int
+    text: str
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """Where reuse ended early. at: tokens before it.
+
+    asked: the prompt's token there.  found: what was there instead, in what was recorded, or in the conversation before
+    the template rewrote it; null where nothing was.
+    """
+
+    at: int
+    why: StopReason
+    found: Token | None
+    asked: Token | None
+
+
+class ReuseDetails(msgspec.Struct, frozen=True):
+    """The prompt's tokens that were not computed, by where they came from; their sum is `cached_tokens`.
+
+    stopped: null when all but the last token, which is always computed, was reused.
+    """
+
+    taken_over: int
+    mapped: int
+    copied: int
+    promoted: int
+    stopped: Stopped | None
 
 
 class PromptDetails(msgspec.Struct, frozen=True):
+    """chatserve: ours, left out when nothing was computed."""
+
     cached_tokens: int
+    chatserve: ReuseDetails | msgspec.UnsetType = msgspec.UNSET
 
 
 class Usage(msgspec.Struct, frozen=True):

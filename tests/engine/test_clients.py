@@ -12,7 +12,7 @@ import zmq
 
 from chatserve.engine.client import EngineClient
 from chatserve.engine.engine import Engine
-from chatserve.engine.messages import Delta, EngineLimits, Generate, Ready
+from chatserve.engine.messages import Delta, EngineLimits, Generate, Ready, Reuse
 from chatserve.engine.port import EngineDied, EngineUnavailable
 from chatserve.engine.process import Desk, Wire
 from chatserve.engine.stream import Stream
@@ -195,12 +195,12 @@ async def test_streams_end_with_their_engine_and_the_next_one_is_found_under_ano
 
 async def test_a_slow_reader_gets_what_has_come_meanwhile_as_one() -> None:
     stream = Stream("a", lambda _id, _keep: None)
-    stream.put(Delta(id="a", tokens=(1,), cached=7, completion_tokens=1))
-    assert (await anext(stream)).cached == 7
+    stream.put(Delta(id="a", tokens=(1,), reuse=Reuse(mapped=4, copied=3), completion_tokens=1))
+    assert (await anext(stream)).reuse == Reuse(mapped=4, copied=3)
     for token in (2, 3, 4):
         stream.put(Delta(id="a", tokens=(token,), completion_tokens=token))
     stream.put(Delta(id="a", finish="stop", completion_tokens=5))
     last = await anext(stream)
-    assert (last.tokens, last.finish, last.cached, last.completion_tokens) == ((2, 3, 4), "stop", None, 5)
+    assert (last.tokens, last.finish, last.reuse, last.completion_tokens) == ((2, 3, 4), "stop", None, 5)
     with pytest.raises(StopAsyncIteration):
         await anext(stream)

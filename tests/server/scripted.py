@@ -6,7 +6,17 @@ import asyncio
 from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from chatserve.engine.messages import Delta, EngineLimits, EngineStats, Finish, Generate, Ready
+from chatserve.engine.messages import (
+    Delta,
+    EngineLimits,
+    EngineStats,
+    Finish,
+    Generate,
+    PrefixMemory,
+    Ready,
+    Reuse,
+    ReuseStop,
+)
 from chatserve.engine.port import EngineDied, EngineUnavailable
 from chatserve.model.sampling import SamplingDefaults
 from chatserve.model.spec import ModelSpec
@@ -66,7 +76,7 @@ class ScriptedStream:
             id=self.request.id,
             tokens=tokens,
             finish=self._finish,
-            cached=self._engine.cached(self.request) if first else None,
+            reuse=self._engine.reused(self.request) if first else None,
             completion_tokens=self.made,
             error=self._error,
         )
@@ -126,6 +136,7 @@ class ScriptedEngine:
         self.streams: list[ScriptedStream] = []
         self.running: set[ScriptedStream] = set()
         self.recorded: list[tuple[str, array[int]]] = []
+        self.warmed: set[str] = set()
         self.flushes = 0
         self.started = asyncio.Event()
         self.closed = False
@@ -160,14 +171,22 @@ class ScriptedEngine:
             if not stream.stopped:
                 stream.die()
 
+    def reused(self, request: Generate) -> Reuse:
+        cached = self.cached(request)
+        prompt = unpack_ids(request.prompt)
+        if not request.reuse:
+            return Reuse(stop=ReuseStop(0, "reuse_off"))
+        ended = cached == len(prompt) - 1
+        why = "record_ends" if cached else "nothing_recorded"
+        return Reuse(mapped=cached, stop=None if ended else ReuseStop(cached, why, prompt[cached]))
+
     def cached(self, request: Generate) -> int:
         """Like an engine's: the longest recorded prefix of the same tenant, at least one token left to compute."""
         prompt = unpack_ids(request.prompt)
         best = 0
         for tenant, ids in self.recorded if request.reuse else ():
             if tenant == request.tenant:
-                same = next((n for n, (a, b) in enumerate(zip(prompt, ids, strict=False)) if a != b), None)
-                best = max(best, min(len(prompt), len(ids)) if same is None else same)
+                best = max(best, common(prompt, ids))
         return min(best, len(prompt) - 1)
 
     def ended(self, stream: ScriptedStream) -> None:
@@ -186,3 +205,30 @@ class ScriptedEngine:
             raise EngineUnavailable
         self.recorded.clear()
         self.flushes += 1
+
+    async def prefix(self, tenant: str, tokens: bytes) -> PrefixMemory:
+        if not self.alive:
+            raise EngineUnavailable
+        asked = unpack_ids(tokens)
+        recorded = max((common(asked, ids) for owner, ids in self.recorded if owner == tenant), default=0)
+        why = "record_ends" if recorded else "nothing_recorded"
+        return PrefixMemory(
+            tokens=len(asked),
+            recorded_tokens=recorded,
+            physical_bytes=recorded,
+            private_bytes=recorded,
+            shared_bytes=0,
+            mapped={1: recorded} if recorded else {},
+            warm=tenant in self.warmed,
+            stop=None if recorded == len(asked) else ReuseStop(recorded, why, asked[recorded]),
+        )
+
+    async def warm(self, tenant: str, tokens: bytes) -> PrefixMemory:
+        self.warmed.add(tenant)
+        return await self.prefix(tenant, tokens)
+
+
+def common(left: array[int], right: array[int]) -> int:
+    """How many tokens they begin with are the same."""
+    same = next((n for n, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), None)
+    return min(len(left), len(right)) if same is None else same

@@ -12,7 +12,7 @@ from vtensor.driver.base import Address, Fence
 from vtensor.driver.host import HostDriver
 from vtensor.layout import KVLayout
 from vtensor.manager import Manager
-from vtensor.rtree import Tokens
+from vtensor.node import Tokens
 
 P = 64
 
@@ -88,7 +88,7 @@ def test_memory_of_a_request_that_ended_before_its_first_step(manager: Manager) 
 def test_a_branch_that_ended_before_its_copy_was_done(manager: Manager) -> None:
     manager.prefix_record(manager.create(3 * P), "", ids(3 * P))
     branch = manager.prefix_match("", np.append(ids(2 * P + 9), [1, 2]).astype(np.int32), 2)
-    assert branch.copied == 9
+    assert branch.reuse.copied == 9
     manager.release(branch.vtensor)
     manager.flush()
     manager.close()

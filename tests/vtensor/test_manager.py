@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from tests.vtensor.watched import WatchedDriver
-from vtensor.manager import Manager, Origin
+from vtensor.manager import Manager
+from vtensor.node import Tokens
 from vtensor.operations import OutOfChunks, OutOfSlots
 from vtensor.pool import VTensor
-from vtensor.rtree import Tokens
+from vtensor.reusing import Origin
 
 P = 64
 
@@ -84,7 +85,12 @@ def test_a_branch_at_chunk_k_maps_k_chunks_and_copies_one_tail(
     converse(manager, rows, tokens)
     driver.calls.clear()
     admitted = manager.prefix_match("", longer(tokens[: 3 * P + 7], 5), 5)
-    assert (admitted.origin, admitted.cached, admitted.mapped, admitted.copied) == (Origin.MAPPED, 3 * P + 7, 3, 7)
+    assert (admitted.origin, admitted.cached, admitted.reuse.mapped, admitted.reuse.copied) == (
+        Origin.MAPPED,
+        3 * P + 7,
+        3 * P,
+        7,
+    )
     assert driver.calls == ["map"] * 3 + ["create", "map", "copy"]
     assert read(rows, admitted.vtensor, admitted.cached) == tokens[: admitted.cached].tolist()
     manager.audit()
@@ -132,7 +138,7 @@ def test_a_running_conversation_can_be_forked(manager: Manager, rows: torch.Tens
     write(rows, author, 0, tokens)
     manager.publish(author, "", tokens)
     fork = manager.prefix_match("", longer(tokens, 3), 3)
-    assert (fork.cached, fork.mapped, fork.copied) == (len(tokens), 3, 5)
+    assert (fork.cached, fork.reuse.mapped, fork.reuse.copied) == (len(tokens), 3 * P, 5)
     write(rows, author, len(tokens), ids(9, 5))
     write(rows, fork.vtensor, len(tokens), ids(9, 6))
     assert read(rows, author, len(tokens) + 9) == longer(tokens, 9, 5).tolist()

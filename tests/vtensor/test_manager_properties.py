@@ -14,9 +14,10 @@ from tests.vtensor.watched import WatchedDriver
 from vtensor.driver.host import HostDriver
 from vtensor.layout import KVLayout
 from vtensor.manager import Manager
+from vtensor.node import Tokens
 from vtensor.operations import OutOfChunks, OutOfSlots
 from vtensor.pool import VTensor
-from vtensor.rtree import Tokens
+from vtensor.reuse import Reuse, Why
 from vtensor.view import arena_view
 
 P = 4
@@ -52,6 +53,9 @@ class Acts(RuleBasedStateMachine):
         view = arena_view(layout, self.manager.arena, slots=self.manager.slots, dtype=torch.float32, device=(1, 0))
         self.rows = view[..., 0, 0, 0, 0]
         self.running: dict[VTensor, tuple[str, list[int]]] = {}
+        self.recorded: set[tuple[str, tuple[int, ...]]] = set()  # every prefix of it, since the last flush
+        self.perhaps: set[tuple[str, tuple[int, ...]]] = set()  # published: recorded, unless others had it already
+        self.flushed: set[tuple[str, tuple[int, ...]]] = set()
 
     def pick(self, number: int) -> VTensor:
         return list(self.running)[number % len(self.running)]
@@ -65,7 +69,7 @@ class Acts(RuleBasedStateMachine):
             admitted = self.manager.prefix_match(tenant, ids(tokens), 1)
         except (OutOfChunks, OutOfSlots):
             return
-        assert admitted.cached < len(tokens)
+        self.check_reuse(tenant, tokens, admitted.reuse)
         self.running[admitted.vtensor] = (tenant, tokens[: admitted.cached])
         self.check(admitted.vtensor)
 
@@ -88,6 +92,7 @@ class Acts(RuleBasedStateMachine):
         vtensor = self.pick(number)
         tenant, known = self.running[vtensor]
         self.manager.publish(vtensor, tenant, ids(known))
+        self.perhaps |= prefixes(tenant, known)
 
     @precondition(lambda self: self.running)
     @rule(number=picks, cut=st.integers(0, 3))
@@ -96,6 +101,7 @@ class Acts(RuleBasedStateMachine):
         tenant, known = self.running.pop(vtensor)
         kept = known[: max(0, len(known) - cut)] if cut and len(known) - cut >= vtensor.shared_rows else known
         self.manager.prefix_record(vtensor, tenant, ids(kept))
+        self.recorded |= prefixes(tenant, kept)
 
     @precondition(lambda self: self.running)
     @rule(number=picks)
@@ -108,13 +114,61 @@ class Acts(RuleBasedStateMachine):
     def give_back(self) -> None:
         self.manager.give_back()
 
+    @rule(tenant=tenants, tokens=some_tokens)
+    def warm(self, tenant: str, tokens: list[int]) -> None:
+        before = self.manager.stats()
+        try:
+            warm = self.manager.warm(tenant, ids(tokens))
+        except (OutOfChunks, OutOfSlots):
+            return
+        assert not warm or self.manager.look(tenant, ids(tokens)).warm
+        assert self.manager.stats().physical_chunks == before.physical_chunks
+
+    @rule(tenant=tenants, tokens=some_tokens)
+    def look(self, tenant: str, tokens: list[int]) -> None:
+        before, calls = self.manager.stats(), len(self.driver.calls)
+        memory = self.manager.look(tenant, ids(tokens))
+        assert memory.physical_chunks == -(-memory.recorded // P)
+        assert memory.shared_chunks <= memory.physical_chunks
+        assert (self.manager.stats(), len(self.driver.calls)) == (before, calls)
+
     @rule()
     def flush(self) -> None:
+        if self.manager.stats().recorded_tokens:
+            self.flushed = self.recorded | self.perhaps
         self.manager.flush()
+        self.recorded, self.perhaps = set(), set()
 
     @rule(nth=st.integers(1, 5))
     def a_later_call_will_fail(self, nth: int) -> None:
         self.driver.fail_at = nth
+
+    def check_reuse(self, tenant: str, tokens: list[int], reuse: Reuse) -> None:
+        """What is said of a miss is true, by a list of all that was ever recorded."""
+        stop = reuse.stop
+        if stop is None:
+            assert reuse.tokens == len(tokens) - 1
+            return
+        reached, once = (tenant, tuple(tokens[: stop.at + 1])), self.recorded | self.perhaps
+        assert (stop.at, stop.asked) == (reuse.tokens, tokens[reuse.tokens])
+        assert stop.at < len(tokens) - 1
+        if stop.why is Why.BELOW_UNIT:
+            return
+        if reached in self.recorded:
+            assert stop.why is Why.EVICTED
+        match stop.why:
+            case Why.EVICTED:
+                assert reached in once
+            case Why.FLUSHED:
+                assert reached in self.flushed
+            case Why.DIFFERS:
+                assert stop.found not in (None, stop.asked)
+                assert (tenant, (*tokens[: stop.at], stop.found)) in once
+            case Why.RECORD_ENDS:
+                assert stop.at > 0
+                assert (tenant, tuple(tokens[: stop.at])) in once
+            case why:
+                assert (why, stop.at) == (Why.NOTHING_RECORDED, 0)
 
     def check(self, vtensor: VTensor) -> None:
         _, known = self.running[vtensor]
@@ -139,6 +193,10 @@ class Acts(RuleBasedStateMachine):
         assert stats.private_chunks == stats.shared_chunks == stats.slots_in_use == stats.slots_warm == 0
         self.manager.close()
         self.driver.assert_nothing_left()
+
+
+def prefixes(tenant: str, tokens: list[int]) -> set[tuple[str, tuple[int, ...]]]:
+    return {(tenant, tuple(tokens[:length])) for length in range(1, len(tokens) + 1)}
 
 
 def ids(tokens: list[int]) -> Tokens:

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vtensor.driver.base import Handle
+from vtensor.node import Tokens
 from vtensor.pool import Chunk, PSet
-from vtensor.rtree import RTree, Tokens
+from vtensor.rtree import RTree
 
 P = 4
 
