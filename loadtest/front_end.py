@@ -29,6 +29,7 @@ import msgspec
 from chatserve.model.demo_folder import demo_path
 from chatserve.server.binding import bind
 from chatserve.server.control import Api, EngineAt, WorkerStart
+from chatserve.server.meters import Meters
 from chatserve.server.tally import Tally
 from chatserve.text.tokenizer import Tokenizer
 from loadtest.many_readers import cpu_seconds
@@ -53,7 +54,7 @@ class Worker:
 def worker(model: str, steps: float, profile: Path | None = None) -> Iterator[Worker]:
     """A worker and its engine, ready; both end with the block."""
     tokenizer = Tokenizer.load(model)
-    listening, tally = bind("127.0.0.1", 0), Tally.share(1)
+    listening, tally, meters = bind("127.0.0.1", 0), Tally.share(1), Meters.share()
     with tempfile.TemporaryDirectory() as folder:
         endpoint = f"ipc://{folder}/engine"
         tokens = map(str, tokenizer.encode(ANSWER))
@@ -66,6 +67,7 @@ def worker(model: str, steps: float, profile: Path | None = None) -> Iterator[Wo
             rows=1,
             listening=listening.fileno(),
             tally=tally,
+            meters=meters,
             log_level=30,
         )
         engine = subprocess.Popen([*command, *tokens])
@@ -73,7 +75,7 @@ def worker(model: str, steps: float, profile: Path | None = None) -> Iterator[Wo
             [sys.executable, *profiled, "-m", "chatserve.commands.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            pass_fds=(listening.fileno(), tally),
+            pass_fds=(listening.fileno(), tally, meters),
         )
         assert process.stdin is not None
         assert process.stdout is not None
@@ -95,6 +97,7 @@ def worker(model: str, steps: float, profile: Path | None = None) -> Iterator[Wo
             engine.wait()
             listening.close()
             os.close(tally)
+            os.close(meters)
 
 
 def streaming(model: str, streams: int, steps: float, seconds: float, profile: Path | None = None) -> dict[str, float]:

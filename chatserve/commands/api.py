@@ -12,6 +12,8 @@ from pathlib import Path
 from chatserve.engine.port import EnginePort
 from chatserve.server.app import create_app
 from chatserve.server.control import Api
+from chatserve.server.edge import Edge
+from chatserve.server.keys import KeysUnusable
 from chatserve.server.running import RunningTurns
 from chatserve.server.serve import DrainLimits, EngineLifecycle, ExitSignals, serve
 from chatserve.server.tally import Tally
@@ -24,8 +26,8 @@ from sessions.store import StoreError
 
 EXPIRY_SECONDS = 60.0
 """Between two looks for stateless conversations that nobody continues any more."""
-CANNOT_SERVE = (TokenizerError, StoreError)
-"""What `serve_api` raises for reasons that a new try would meet again."""
+CANNOT_SERVE = (TokenizerError, StoreError, KeysUnusable)
+"""What `serve_api` and `open_edge` raise for reasons that a new try would meet again."""
 
 
 async def serve_api(
@@ -33,6 +35,7 @@ async def serve_api(
     listening: socket.socket,
     engine: EnginePort,
     lifecycle: EngineLifecycle,
+    edge: Edge,
     *,
     ready: Callable[[], None],
     signals: ExitSignals | None = None,
@@ -46,12 +49,21 @@ async def serve_api(
     tokenizer = Tokenizer.load(api.source)
     store = await SqliteStore.open(Path(api.sessions))
     manager, running = SessionManager(store), RunningTurns()
-    app = create_app(engine, tokenizer, ChatPrompt(tokenizer), manager, running, model_name=api.name, tally=tally)
+    app = create_app(
+        engine,
+        tokenizer,
+        ChatPrompt(tokenizer),
+        manager,
+        running,
+        model_name=api.name,
+        limits=api.limits,
+        tally=tally,
+    )
     gc.freeze()  # what was loaded stays: no collection need look at it again, in the middle of a stream
     expiry = asyncio.create_task(forget_the_old(manager, api.history_ttl))
     try:
         await serve(
-            app,
+            edge.around(app),
             listening,
             engine=lifecycle,
             running=running,

@@ -16,8 +16,10 @@ import msgspec
 import uvloop
 
 from chatserve.commands.api import CANNOT_SERVE, serve_api
+from chatserve.commands.edge import open_edge
 from chatserve.engine.client import EngineClient
-from chatserve.server.control import EngineAt, FromWorker, Refused, Up, WorkerStart
+from chatserve.server.control import EngineAt, FromWorker, Refused, Reload, ToWorker, Up, WorkerStart
+from chatserve.server.edge import Edge
 from chatserve.server.serve import ExitSignals
 from chatserve.server.tally import Tally
 
@@ -40,8 +42,9 @@ def main() -> int:
 async def work(start: WorkerStart) -> None:
     """Serve until told to leave, by a signal or by the supervisor's end."""
     client, signals = EngineClient(start.client), ExitSignals()
+    edge = open_edge(start.api.edge, start.meters)
     tasks = [
-        asyncio.create_task(follow(await standard_input(), client, signals)),
+        asyncio.create_task(follow(await standard_input(), client, edge, signals)),
         asyncio.create_task(leave_if_broken(client, signals)),
     ]
     try:
@@ -50,6 +53,7 @@ async def work(start: WorkerStart) -> None:
             socket.socket(fileno=start.listening),
             client,
             client,
+            edge,
             ready=partial(report, Up()),
             signals=signals,
             tally=Tally(rows=start.rows, row=start.row, file=start.tally),
@@ -67,14 +71,17 @@ async def standard_input() -> asyncio.StreamReader:
     return reader
 
 
-async def follow(lines: asyncio.StreamReader, client: EngineClient, signals: ExitSignals) -> None:
-    """Be where the engine is. Without a supervisor there will be none: leave at once."""
+async def follow(lines: asyncio.StreamReader, client: EngineClient, edge: Edge, signals: ExitSignals) -> None:
+    """Do as the supervisor says, and be where the engine is. Without a supervisor there will be none: leave at once."""
     while line := await lines.readline():
-        said = msgspec.json.decode(line, type=EngineAt)
-        if said.endpoint is None:
-            client.detach()
-        else:
-            client.attach(said.endpoint)
+        said: ToWorker = msgspec.json.decode(line, type=ToWorker)
+        match said:
+            case Reload():
+                edge.reload()
+            case EngineAt(endpoint=None):
+                client.detach()
+            case EngineAt(endpoint=str(endpoint)):
+                client.attach(endpoint)
     signals.note_twice()
 
 

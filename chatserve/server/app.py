@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -22,11 +19,9 @@ from chatserve.server.metrics import Metrics
 from chatserve.server.models import ServedModel
 from chatserve.server.opening import TurnOpener
 from chatserve.server.operating import Operating
-from chatserve.server.request_log import RequestLog
 from chatserve.server.responses import Responses
 from chatserve.server.running import RunningTurns
 from chatserve.server.tally import Tally
-from chatserve.server.visit import Caller
 from chatserve.text.prompt import ChatPrompt
 from chatserve.text.tokenizer import Tokenizer
 from sessions.manager import SessionManager
@@ -44,13 +39,13 @@ def create_app(
     model_name: str,
     limits: ServerLimits | None = None,
     tally: Tally | None = None,
-    middleware: Sequence[Middleware] = (),
 ) -> Starlette:
     """An application over parts that the caller owns, starts and closes; the engine need not be ready yet.
 
+    It is reached through an Edge, which says whose each request is.
+
     running: the turns under way, shared with whoever drains the server.
     tally: where the processes of one server count together; None: this one counts alone.
-    middleware: pure ASGI only, innermost last; a disconnect must reach the endpoints.
     """
     keep_users_words_out_of_logs()
     limits = limits or ServerLimits()
@@ -72,7 +67,6 @@ def create_app(
             Route("/admin/stats", operating.stats),
             Route("/admin/flush", operating.flush, methods=["POST"]),
         ],
-        middleware=[Middleware(RequestLog, anybody=Caller("", admin=True)), *middleware],
         exception_handlers={
             ApiError: answer_api_error,
             HTTPException: answer_http_error,

@@ -11,6 +11,7 @@ from chatserve.server.chat_asks import ChatAsk, read_chat
 from chatserve.server.disconnect import until_disconnect
 from chatserve.server.fields import Fields
 from chatserve.server.frames import ChatFrames
+from chatserve.server.lengths import check_length
 from chatserve.server.limits import ServerLimits
 from chatserve.server.models import ServedModel
 from chatserve.server.opening import TurnOpener
@@ -31,6 +32,7 @@ class ChatCompletions:
         fields = Fields(await read_json(request, self._limits))
         self._model.check(fields)
         ask = read_chat(fields, bounds, self._limits.messages, visit_of(request))
+        check_length(sum(len(message.content) for message in ask.messages), self._limits.text, "messages")
         turn = await until_disconnect(request, self._opener.chat(ask, bounds))
         if ask.options.stream:
             return TurnStream(turn, self._frames(turn, ask), self._limits)

@@ -11,6 +11,7 @@ from chatserve.server.body import read_json
 from chatserve.server.disconnect import until_disconnect
 from chatserve.server.fields import Fields
 from chatserve.server.frames import TextFrames
+from chatserve.server.lengths import check_length
 from chatserve.server.limits import ServerLimits
 from chatserve.server.models import ServedModel
 from chatserve.server.opening import TurnOpener
@@ -31,6 +32,7 @@ class Completions:
         fields = Fields(await read_json(request, self._limits))
         self._model.check(fields)
         ask = read_completion(fields, bounds, visit_of(request))
+        check_length(len(ask.prompt), self._limits.text, "prompt")
         turn = await until_disconnect(request, self._opener.completion(ask, bounds))
         if ask.options.stream:
             return TurnStream(turn, self._frames(turn, ask), self._limits)

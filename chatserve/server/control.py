@@ -4,13 +4,37 @@ from __future__ import annotations
 
 import msgspec
 
+from chatserve.server.limits import ServerLimits
+
+
+class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands before the routes of every API process.
+
+    keys_file: the file of API keys.  key: the one key of a server without such a file.  Neither: nobody is asked.
+    share_prefixes: between keys.  public_metrics: without a key.  origins: whose pages may read answers.
+    requests, tokens: what each key may use in a minute, where its line does not say otherwise.
+    """
+
+    keys_file: str | None = None
+    key: str | None = None
+    share_prefixes: bool = False
+    public_metrics: bool = False
+    origins: tuple[str, ...] = ()
+    requests: int | None = None
+    tokens: int | None = None
+
+    @property
+    def keyed(self) -> bool:
+        """Whether clients need a key."""
+        return self.keys_file is not None or self.key is not None
+
 
 class Api(msgspec.Struct, frozen=True, kw_only=True):
     """What every API process serves.
 
     source: the model's folder, file or hub id, for its tokenizer.  name: what clients call the model.
     sessions: the file of conversations.  history_ttl: seconds a stateless one can be continued.
-    drain: seconds that running answers get.
+    drain: seconds that running answers get.  limits: of what a request may hold.
     """
 
     source: str
@@ -18,13 +42,15 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
     sessions: str
     history_ttl: float
     drain: float
+    edge: EdgeSettings = EdgeSettings()
+    limits: ServerLimits = ServerLimits()
 
 
 class WorkerStart(msgspec.Struct, frozen=True, kw_only=True):
     """The first line that a worker reads.
 
     client: its name to the engine.  row: where it counts in the tally of all.
-    listening, tally: file descriptors that it inherits.  log_level: as logging numbers them.
+    listening, tally, meters: file descriptors that it inherits.  log_level: as logging numbers them.
     """
 
     api: Api
@@ -33,13 +59,22 @@ class WorkerStart(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     listening: int
     tally: int
+    meters: int
     log_level: int
 
 
-class EngineAt(msgspec.Struct, frozen=True, kw_only=True):
-    """Every further line that a worker reads: where the engine listens now; None: it has gone."""
+class EngineAt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Where the engine listens now; None: it has gone."""
 
     endpoint: str | None
+
+
+class Reload(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The API keys are to be read again."""
+
+
+ToWorker = EngineAt | Reload
+"""Every further line that a worker reads."""
 
 
 class Up(msgspec.Struct, frozen=True, kw_only=True, tag=True):

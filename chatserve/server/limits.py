@@ -12,6 +12,7 @@ class ServerLimits:
     body_bytes: a request's body; one past it is refused while it is read.
     body_seconds: how long a body may take to arrive.
     messages: messages in one request.
+    text: characters of all messages, or of the prompt, in one request.
     inline_text: characters of new text that are encoded on the event loop; longer text goes to a thread.
     encoders: threads that encode long text at once; further ones wait their turn.
     ping_seconds: silence on a stream after which a comment line is sent.
@@ -21,6 +22,7 @@ class ServerLimits:
     body_bytes: int = 2 * 1024 * 1024
     body_seconds: float = 30.0
     messages: int = 4096
+    text: int = 1_000_000
     inline_text: int = 4096
     encoders: int = 1
     ping_seconds: float = 15.0

@@ -12,8 +12,10 @@ from starlette.responses import JSONResponse, Response
 from chatserve.engine.messages import EngineStats
 from chatserve.engine.port import EnginePort, EngineUnavailable
 from chatserve.server.errors import Unavailable
+from chatserve.server.gatekeeper import check_admin
 from chatserve.server.metrics import Metrics
 from chatserve.server.running import RunningTurns
+from chatserve.server.visit import visit_of
 
 ENGINE_ANSWERS_WITHIN = 2.0
 
@@ -46,16 +48,19 @@ class Operating:
             stats = None
         return Response(self._metrics.render(stats), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    async def stats(self, _request: Request) -> Response:
+    async def stats(self, request: Request) -> Response:
+        """For operators only."""
+        check_admin(visit_of(request).caller)
         return Response(msgspec.json.encode(await self._stats()), media_type="application/json")
 
-    async def flush(self, _request: Request) -> Response:
+    async def flush(self, request: Request) -> Response:
         """Forget recorded prefixes and give their memory back; answers with what is held afterwards."""
+        check_admin(visit_of(request).caller)
         try:
             await self._engine.flush()
         except EngineUnavailable:
             raise Unavailable("There is no engine to flush now; try again shortly.", code="not_ready") from None
-        return await self.stats(_request)
+        return await self.stats(request)
 
     async def _stats(self) -> EngineStats:
         try:

@@ -17,7 +17,7 @@ from itertools import count
 
 import msgspec
 
-from chatserve.server.control import Api, EngineAt, FromWorker, Refused, Up, WorkerStart
+from chatserve.server.control import Api, EngineAt, FromWorker, Refused, Reload, ToWorker, Up, WorkerStart
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Place:
 
 
 class Workers:
-    """command: starts a worker.  sockets: one for each, listening; closed here.  tally: shared memory, a row for each.
+    """command: starts a worker.  sockets: one for each, listening; closed here.  tally, meters: shared memory.
 
     died: called with a worker's name to the engine when its process has ended.
     """
@@ -55,6 +55,7 @@ class Workers:
         api: Api,
         sockets: Sequence[socket.socket],
         tally: int,
+        meters: int,
         *,
         died: Callable[[str], None],
         log_level: int,
@@ -62,6 +63,7 @@ class Workers:
         self._command = command
         self._api = api
         self._tally = tally
+        self._meters = meters
         self._died = died
         self._log_level = log_level
         self._places = [Place(row, listening) for row, listening in enumerate(sockets)]
@@ -71,9 +73,11 @@ class Workers:
     def tell(self, endpoint: str | None) -> None:
         """Where the engine listens now; None: it has gone."""
         self._engine = endpoint
-        for place in self._places:
-            if place.process is not None and place.running:
-                _write(place.process, EngineAt(endpoint=endpoint))
+        self._tell_all(EngineAt(endpoint=endpoint))
+
+    def reload(self) -> None:
+        """Have all of them read the API keys again."""
+        self._tell_all(Reload())
 
     async def up(self) -> None:
         """Return when every worker serves."""
@@ -97,6 +101,11 @@ class Workers:
             if place.process is not None and place.running:
                 place.process.send_signal(number)
 
+    def _tell_all(self, message: ToWorker) -> None:
+        for place in self._places:
+            if place.process is not None and place.running:
+                _write(place.process, message)
+
     async def _keep(self, place: Place) -> None:
         pause = FIRST_PAUSE
         try:
@@ -117,7 +126,11 @@ class Workers:
         """Run one process to its end; its exit status. Raises WorkerRefused."""
         listening = place.listening.fileno()
         process = place.process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=PIPE, stdout=PIPE, start_new_session=True, pass_fds=(listening, self._tally)
+            *self._command,
+            stdin=PIPE,
+            stdout=PIPE,
+            start_new_session=True,
+            pass_fds=(listening, self._tally, self._meters),
         )
         try:
             if self._leaving:  # it was told to all while this one started
@@ -141,6 +154,7 @@ class Workers:
             rows=len(self._places),
             listening=place.listening.fileno(),
             tally=self._tally,
+            meters=self._meters,
             log_level=self._log_level,
         )
 
@@ -156,7 +170,7 @@ class Workers:
                     raise WorkerRefused(said.reason)
 
 
-def _write(process: Process, message: WorkerStart | EngineAt) -> None:
+def _write(process: Process, message: WorkerStart | ToWorker) -> None:
     assert process.stdin is not None
     with contextlib.suppress(ConnectionError):  # it has just died, which is noticed elsewhere
         process.stdin.write(msgspec.json.encode(message) + b"\n")

@@ -72,14 +72,17 @@ class Conversation:
             raise AnswerFailed("The connection to the server broke.") from None
 
 
-async def chat(url: str, model: str | None, *, source: TextIO, screen: TextIO, interactive: bool) -> int:
+async def chat(
+    url: str, model: str | None, api_key: str | None = None, *, source: TextIO, screen: TextIO, interactive: bool
+) -> int:
     """Talk until /quit or the end of input; returns the exit status: 1 when there is no server or a turn failed.
 
-    url: of the server, without a path. model: None for whichever it serves. interactive: show a prompt, and what each
-    turn cost on lines of their own; a pipe gets these too, without the prompt.
+    url: of the server, without a path. model: None for whichever it serves. api_key: where the server asks for one.
+    interactive: show a prompt, and what each turn cost on lines of their own; a pipe gets these too, but no prompt.
     """
     timeout = httpx.Timeout(10.0, read=None)  # a long prompt may take its time; the server sends pings meanwhile
-    async with httpx.AsyncClient(base_url=url, timeout=timeout) as http:
+    headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+    async with httpx.AsyncClient(base_url=url, timeout=timeout, headers=headers) as http:
         screen_lines = _Screen(screen, "> " if interactive else "")
         try:
             served = await _served_model(http, model)

@@ -11,9 +11,11 @@ from pathlib import Path
 import httpx
 from openai import AsyncOpenAI
 from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from chatserve.server.app import create_app
 from chatserve.server.binding import SEND_BUFFER, bind
+from chatserve.server.edge import Edge
 from chatserve.server.limits import ServerLimits
 from chatserve.server.running import RunningTurns
 from chatserve.server.serve import DrainLimits, ExitSignals, serve
@@ -38,8 +40,12 @@ class Parts:
     drain: DrainLimits = field(default_factory=lambda: DrainLimits(running=5, ending=1, engine=1))
     send_buffer: int = SEND_BUFFER
     running: RunningTurns = field(default_factory=RunningTurns)
+    edge: Edge = field(default_factory=Edge)
 
-    def app(self) -> Starlette:
+    def app(self) -> ASGIApp:
+        return self.edge.around(self.routes())
+
+    def routes(self) -> Starlette:
         return create_app(
             self.engine,
             self.tokenizer,
