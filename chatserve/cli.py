@@ -71,7 +71,12 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--kv-reserve", type=size, default=0, help="free KV memory kept when idle (default 0)")
     serve.add_argument("--kv-idle-ttl", type=float, help="seconds an unused prefix is kept (default: until pressure)")
     serve.add_argument("--priorities", type=priorities, default=(-100, 100), help="allowed range (default -100:100)")
-    serve.add_argument("--sessions", default=".chatserve/sessions.sqlite3", help="where conversations are kept")
+    serve.add_argument(
+        "--sessions",
+        default=os.environ.get("CHATSERVE_SESSIONS", ".chatserve/sessions.sqlite3"),
+        help="where conversations are kept: a file, sqlite:///file, redis://[:password@]host:port/db, rediss://... "
+        "(default: $CHATSERVE_SESSIONS, or .chatserve/sessions.sqlite3)",
+    )
     serve.add_argument("--history-ttl", type=float, default=86400.0, help="seconds a stateless chat can be continued")
     serve.add_argument("--drain", type=float, default=30.0, help="seconds running answers get after SIGTERM")
     add_edge(serve.add_argument_group("who may ask, and how much"))

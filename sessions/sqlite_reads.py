@@ -7,7 +7,8 @@ import json
 import sqlite3
 from collections.abc import Collection, Sequence
 
-from sessions.rows import CONVERSATION_COLUMNS, TURN_COLUMNS, Row, check_chain, conversation_from_row, turn_from_row
+from sessions.chains import check_chain
+from sessions.rows import CONVERSATION_COLUMNS, TURN_COLUMNS, Row, conversation_from_row, turn_from_row
 from sessions.store import NotFound
 from sessions.turns import Conversation, Turn
 

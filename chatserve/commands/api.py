@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
 import socket
 from collections.abc import Callable
-from pathlib import Path
 
 from chatserve.engine.port import EnginePort
 from chatserve.server.app import create_app
@@ -21,8 +21,10 @@ from chatserve.text.errors import TokenizerError
 from chatserve.text.prompt import ChatPrompt
 from chatserve.text.tokenizer import Tokenizer
 from sessions.manager import SessionManager
-from sessions.sqlite import SqliteStore
-from sessions.store import StoreError
+from sessions.places import open_store
+from sessions.store import StoreError, StoreUnavailable
+
+log = logging.getLogger(__name__)
 
 EXPIRY_SECONDS = 60.0
 """Between two looks for stateless conversations that nobody continues any more."""
@@ -47,7 +49,7 @@ async def serve_api(
     lifecycle: what is started first and closed last.
     """
     tokenizer = Tokenizer.load(api.source)
-    store = await SqliteStore.open(Path(api.sessions))
+    store = await open_store(api.sessions)
     manager, running = SessionManager(store), RunningTurns()
     app = create_app(
         engine,
@@ -81,5 +83,8 @@ async def serve_api(
 async def forget_the_old(manager: SessionManager, history_ttl: float) -> None:
     """Drop stateless conversations that were not continued in time; sessions stay."""
     while True:
-        await manager.expire(history_ttl)
+        try:
+            await manager.expire(history_ttl)
+        except StoreUnavailable as error:  # it may be back the next time
+            log.warning("old conversations are still there: %s", error)
         await asyncio.sleep(EXPIRY_SECONDS)

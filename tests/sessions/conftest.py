@@ -1,16 +1,19 @@
-"""A real SQLite file, and a way to hold a turn from its opening to its end."""
+"""A real SQLite file and a real Redis server, and a way to hold a turn from its opening to its end."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sessions.manager import SessionManager
-from sessions.sqlite import SqliteStore
+from sessions.places import open_store
+from sessions.store import Store
 from sessions.turns import Message, Turn
+from tests.sessions.redis_server import RedisServer
 
 Say = Callable[..., Coroutine[Any, Any, Any]]
 
@@ -20,15 +23,54 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "not" / "there" / "yet" / "sessions.db"
 
 
+@pytest.fixture(scope="session")
+def shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """One for the tests that leave it running."""
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    server.start("--appendfsync", "no")
+    yield server
+    server.stop()
+
+
 @pytest.fixture
-async def store(path: Path) -> AsyncIterator[SqliteStore]:
-    store = await SqliteStore.open(path)
+def redis_place(shared_redis: RedisServer) -> str:
+    """Its URL, and nothing in it."""
+    shared_redis.ask("FLUSHALL")
+    return shared_redis.url
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    """One of the test's own, to stop and start."""
+    server = RedisServer(tmp_path / "redis")
+    server.start()
+    yield server
+    server.stop(signal.SIGKILL)
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """A test that asks for a store or its place runs once on each kind, or on those that it names."""
+    return str(request.param)
+
+
+@pytest.fixture
+def place(kind: str, path: Path, request: pytest.FixtureRequest) -> str:
+    """Where a new and empty store can be opened, as often as wanted."""
+    if kind == "sqlite":
+        return f"sqlite:///{path}"
+    return str(request.getfixturevalue("redis_place"))
+
+
+@pytest.fixture
+async def store(place: str) -> AsyncIterator[Store]:
+    store = await open_store(place)
     yield store
     await store.close()
 
 
 @pytest.fixture
-def manager(store: SqliteStore) -> SessionManager:
+def manager(store: Store) -> SessionManager:
     return SessionManager(store)
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from sessions.manager import SessionManager
+from sessions.places import open_store
 from sessions.sqlite import SqliteStore
 from sessions.store import Store
 from sessions.turns import Message
@@ -22,7 +23,7 @@ Q, A, Q2 = Message("user", "q"), Message("assistant", "a"), Message("user", "q2"
 class Halting:
     """A real store that halts before or after its n-th call until it is let go on."""
 
-    def __init__(self, store: SqliteStore, call: int, *, after: bool) -> None:
+    def __init__(self, store: Store, call: int, *, after: bool) -> None:
         self._store = store
         self.holds = store.holds
         self._left = call
@@ -60,16 +61,16 @@ async def answer(opening: Any, kept: list[int], *, started: list[bool]) -> None:
             raise
 
 
-@pytest.mark.parametrize("kind", ["session", "stateless"])
+@pytest.mark.parametrize("opens", ["session", "stateless"])
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("call", range(4))
 async def test_a_turn_cancelled_at_any_call_of_the_store_is_whole_or_absent(
-    store: SqliteStore, talk: Say, kind: str, after: bool, call: int
+    store: Store, talk: Say, opens: str, after: bool, call: int
 ) -> None:
     first = await talk(SessionManager(store), "s", "q", "a")
     halting = Halting(store, call, after=after)
     manager = SessionManager(cast(Store, halting))
-    opening = manager.session("t", "s", [Q2]) if kind == "session" else manager.stateless("t", [Q, A, Q2])
+    opening = manager.session("t", "s", [Q2]) if opens == "session" else manager.stateless("t", [Q, A, Q2])
     kept, started = list[int](), list[bool]()
     task = asyncio.create_task(answer(opening, kept, started=started))
     halted = asyncio.create_task(halting.reached.wait())
@@ -86,13 +87,13 @@ async def test_a_turn_cancelled_at_any_call_of_the_store_is_whole_or_absent(
     assert bool(stored) == len(kept) == len(started)
     assert len(manager._gate) == len(store.holds) == 0
     async with asyncio.timeout(5), manager.session("t", "s", []) as following:
-        moved = bool(started) and kind == "session"
+        moved = bool(started) and opens == "session"
         assert len(following.history) == (4 if moved else 2)
 
 
-async def test_a_turn_cancelled_at_any_moment_saves_what_was_seen(path: Path) -> None:
+async def test_a_turn_cancelled_at_any_moment_saves_what_was_seen(place: str) -> None:
     """The same, by time: each try is cancelled one round of the event loop later than the last."""
-    store = await SqliteStore.open(path)
+    store = await open_store(place)
     manager, expected = SessionManager(store), 0
     for rounds in range(150):
         kept, started = list[int](), list[bool]()
@@ -108,7 +109,7 @@ async def test_a_turn_cancelled_at_any_moment_saves_what_was_seen(path: Path) ->
     await store.close()
 
 
-async def test_a_cancelled_save_returns_only_when_the_turn_is_stored_and_recorded(store: SqliteStore) -> None:
+async def test_a_cancelled_save_returns_only_when_the_turn_is_stored_and_recorded(store: Store) -> None:
     halting = Halting(store, 1, after=False)
     manager, kept = SessionManager(cast(Store, halting)), list[int]()
     task = asyncio.create_task(answer(manager.session("t", "s", [Q]), kept, started=[]))

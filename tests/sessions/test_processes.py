@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from sessions.manager import SessionManager
-from sessions.sqlite import SqliteStore
+from sessions.places import open_store
+from sessions.store import Store
 from sessions.turns import Message
 
 Say = Callable[..., Coroutine[Any, Any, Any]]
@@ -27,11 +28,11 @@ TURNS = 15
 TALKER = """
 import asyncio, sys
 from sessions.manager import SessionManager
-from sessions.sqlite import SqliteStore
+from sessions.places import open_store
 from sessions.turns import Message
 
 async def main(path, name, turns):
-    manager = SessionManager(await SqliteStore.open(path), max_waiting=100)
+    manager = SessionManager(await open_store(path), max_waiting=100)
 
     async def turn(number):
         async with manager.session("t", "s", [Message("user", f"{name} {number}")]) as turn:
@@ -47,11 +48,11 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 HOLDER = """
 import asyncio, sys
 from sessions.manager import SessionManager
-from sessions.sqlite import SqliteStore
+from sessions.places import open_store
 from sessions.turns import Message
 
 async def main(path, kind):
-    manager = SessionManager(await SqliteStore.open(path))
+    manager = SessionManager(await open_store(path))
     messages = [Message("user", "q"), Message("assistant", "a"), Message("user", "held")]
     opening = manager.session("t", "s", messages[2:]) if kind == "session" else manager.stateless("t", messages)
     async with opening as turn:
@@ -64,18 +65,18 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 @pytest.fixture
-async def other(path: Path, store: SqliteStore) -> AsyncIterator[SqliteStore]:
+async def other(place: str, store: Store) -> AsyncIterator[Store]:
     """A second opening of the same file; to its locks it is like another process."""
     assert store.holds is not None
-    other = await SqliteStore.open(path)
+    other = await open_store(place)
     yield other
     await other.close()
 
 
 @contextmanager
-def holder(path: Path, kind: str) -> Iterator[subprocess.Popen[str]]:
+def holder(place: str, opens: str) -> Iterator[subprocess.Popen[str]]:
     """A process that has opened a turn and does not end it until it reads a line."""
-    command = [sys.executable, "-c", HOLDER, str(path), kind]
+    command = [sys.executable, "-c", HOLDER, place, opens]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline()
@@ -83,8 +84,8 @@ def holder(path: Path, kind: str) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-async def test_turns_of_one_session_from_two_processes_never_interleave_and_none_is_lost(path: Path) -> None:
-    commands = [[sys.executable, "-c", TALKER, str(path), name, str(TURNS)] for name in ("one", "two")]
+async def test_turns_of_one_session_from_two_processes_never_interleave_and_none_is_lost(place: str) -> None:
+    commands = [[sys.executable, "-c", TALKER, place, name, str(TURNS)] for name in ("one", "two")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     talkers = [subprocess.Popen(command, cwd=ROOT, **pipes) for command in commands]
     for talker in talkers:
@@ -93,7 +94,7 @@ async def test_turns_of_one_session_from_two_processes_never_interleave_and_none
         talker.stdin.write(b"\n")
         talker.stdin.flush()
     assert [await asyncio.to_thread(talker.wait, 60) for talker in talkers] == [0, 0]
-    store = await SqliteStore.open(path)
+    store = await open_store(place)
     async with SessionManager(store).session("t", "s", [Q]) as turn:
         asked = [message.content for message in turn.history[::2]]
     await store.close()
@@ -104,9 +105,9 @@ async def test_turns_of_one_session_from_two_processes_never_interleave_and_none
     assert switches > 3, "neither keeps the other out while it has turns of its own waiting"
 
 
-async def test_a_session_waits_for_a_turn_of_another_process(path: Path, manager: SessionManager, talk: Say) -> None:
+async def test_a_session_waits_for_a_turn_of_another_process(place: str, manager: SessionManager, talk: Say) -> None:
     await talk(manager, "s", "q", "a")
-    with holder(path, "session") as process:
+    with holder(place, "session") as process:
         waiting = asyncio.create_task(talk(manager, "s", "next", "b"))
         await talk(manager, "another", "q", "a")
         await asyncio.sleep(0.1)
@@ -119,18 +120,19 @@ async def test_a_session_waits_for_a_turn_of_another_process(path: Path, manager
         assert [m.content for m in after.history] == ["q", "a", "held", "held answer", "next", "b"]
 
 
+@pytest.mark.parametrize("kind", ["sqlite"])
 async def test_a_process_that_is_killed_lets_go_of_its_session_at_once(
-    path: Path, manager: SessionManager, talk: Say
+    place: str, manager: SessionManager, talk: Say
 ) -> None:
     await talk(manager, "s", "q", "a")
-    with holder(path, "session") as process:
+    with holder(place, "session") as process:
         process.send_signal(signal.SIGKILL)
         async with asyncio.timeout(5), manager.session("t", "s", [Q2]) as turn:
             assert turn.history == (Q, A)
 
 
 async def test_a_waiter_that_is_cancelled_leaves_nothing_behind(
-    manager: SessionManager, other: SqliteStore, store: SqliteStore, talk: Say
+    manager: SessionManager, other: Store, store: Store, talk: Say
 ) -> None:
     elsewhere = SessionManager(other)
     async with elsewhere.session("t", "s", [Q]):
@@ -144,20 +146,18 @@ async def test_a_waiter_that_is_cancelled_leaves_nothing_behind(
 
 
 async def test_stateless_turns_of_one_conversation_wait_for_nobody_in_any_process(
-    manager: SessionManager, other: SqliteStore, ask: Say
+    manager: SessionManager, other: Store, ask: Say
 ) -> None:
     await ask(manager, (Q,), "a")
     async with manager.stateless("t", [Q, A, Q2]), SessionManager(other).stateless("t", [Q, A, Q2]) as second:
         assert second.history == (Q, A)
 
 
-async def test_no_process_removes_a_conversation_that_another_one_uses(
-    path: Path, store: SqliteStore, ask: Say
-) -> None:
+async def test_no_process_removes_a_conversation_that_another_one_uses(place: str, store: Store, ask: Say) -> None:
     now = 1e12
     manager = SessionManager(store, clock=lambda: now)
     root, _ = await ask(manager, (Q,), "a")
-    with holder(path, "stateless") as process:
+    with holder(place, "stateless") as process:
         now += 1e12
         assert await manager.expire(older_than=1.0) == 0
         assert process.stdin is not None
@@ -172,9 +172,7 @@ async def test_no_process_removes_a_conversation_that_another_one_uses(
     assert await manager.expire(older_than=1.0) == 1
 
 
-async def test_what_several_processes_expire_at_once_is_deleted_once(
-    store: SqliteStore, other: SqliteStore, ask: Say
-) -> None:
+async def test_what_several_processes_expire_at_once_is_deleted_once(store: Store, other: Store, ask: Say) -> None:
     now = 0.0
     managers = [SessionManager(each, clock=lambda: now) for each in (store, other)]
     for number in range(200):

@@ -1,0 +1,170 @@
+"""Conversations in a Redis server: every call is one script, reads and writes each on a line of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from sessions import redis_scripts as scripts
+from sessions.chains import check_chain
+from sessions.redis_holds import RedisHolds
+from sessions.redis_line import RedisLine
+from sessions.redis_records import conversation_from_fields, turn_from_record, turn_to_record
+from sessions.store import BadRecord, NewerFormat, NotFound, StoreUnavailable, TurnConflict, session_hold
+from sessions.turns import Conversation, Turn
+
+MIGRATIONS: tuple[scripts.Script, ...] = ()
+"""One script a format version after the first, in order; each brings a store to its version and says so in `format`,
+unless another process did. Never edit one that was released: add one. A turn's record has a layout number of its own,
+so that records need not be rewritten.
+"""
+REFUSED = {
+    "other": "another turn is already stored as {turn}",
+    "refused": "turn {turn} of conversation {conversation} is refused: its parent or its session is wrong",
+    "fenced": "conversation {conversation} was held by somebody else before turn {turn} ended",
+    "moved": "conversation {conversation} went on from {parent} before turn {turn} ended",
+}
+
+
+class RedisStore:
+    """A `sessions.store.Store` of one server (not a cluster)."""
+
+    def __init__(self, url: str, patience: float, save_patience: float, lease: float) -> None:
+        try:
+            self._reads = RedisLine(url, patience)
+            self._writes = RedisLine(url, save_patience)
+            self._leases = RedisLine(url, patience)
+        except ValueError:  # whose text may quote the password
+            raise StoreUnavailable("the sessions' URL names no Redis server: redis://host:port/db is one") from None
+        self.holds = RedisHolds(self._leases, lease)
+
+    @classmethod
+    async def open(
+        cls, url: str, *, patience: float = 5.0, save_patience: float = 30.0, lease: float = 15.0
+    ) -> RedisStore:
+        """Open `redis://[[user]:password@]host[:port][/db]`, or `rediss://` with TLS.
+
+        patience: seconds that a call waits for a server that cannot be reached; save_patience: and one that saves.
+        lease: seconds after which what a dead process used is free again. Raises NewerFormat, StoreUnavailable.
+        """
+        store = cls(url, patience, save_patience, lease)
+        try:
+            await store._migrate()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def conversation(self, conversation: str) -> Conversation | None:
+        found = conversation_from_fields(await self._reads.call(scripts.CONVERSATION, conversation))
+        if found is not None and found.id != conversation:
+            raise BadRecord(f"conversation {conversation} was asked for, {found.id} was found")
+        return found
+
+    async def session(self, tenant: str, session: str, now: float) -> Conversation | None:
+        del now  # sessions do not expire here
+        found = conversation_from_fields(await self._reads.call(scripts.SESSION, tenant, session))
+        if found is not None and (found.tenant, found.session) != (tenant, session):
+            raise BadRecord(f"conversation {found.id} is not that of the session asked for")
+        return found
+
+    async def conversations(self, tenant: str, after: str | None, limit: int) -> list[Conversation]:
+        found = await self._reads.call(scripts.CONVERSATIONS, tenant, after or "", limit)
+        if found is None:
+            raise NotFound("the conversation that the list is to go on after is not there")
+        return [each for fields in found if (each := conversation_from_fields(fields)) is not None]
+
+    async def turn(self, tenant: str, turn: str) -> Turn | None:
+        record = await self._reads.call(scripts.TURN, tenant, turn)
+        if record is None:
+            return None
+        found = turn_from_record(record)
+        if found.id != turn:
+            raise BadRecord(f"turn {turn} was asked for, turn {found.id} was found")
+        return found
+
+    async def chain(self, turn: str) -> list[Turn]:
+        turns = _root_first(await self._reads.call(scripts.CHAIN, turn))
+        if not turns:
+            raise NotFound(f"there is no turn {turn}")
+        check_chain(turns, turn)
+        return turns
+
+    async def find(self, tenant: str, digests: Sequence[bytes]) -> list[Turn]:
+        if not digests:
+            return []
+        turns = _root_first(await self._reads.call(scripts.FIND, tenant, *digests))
+        if turns:
+            check_chain(turns, turns[-1].id)
+        return turns
+
+    async def add(self, conversation: Conversation, turn: Turn) -> None:
+        await self._save(conversation, turn, advances=False, fence=0)
+
+    async def advance(self, conversation: Conversation, turn: Turn, fence: int = 0) -> None:
+        await self._save(conversation, turn, advances=True, fence=fence)
+
+    async def update(self, tenant: str, conversation: str, metadata: Mapping[str, str]) -> Conversation:
+        fields = await self._writes.call(scripts.UPDATE, tenant, conversation, msgspec.json.encode(metadata))
+        found = conversation_from_fields(fields)
+        if found is None:
+            raise NotFound("there is no such conversation")
+        return found
+
+    async def delete(self, tenant: str, conversation: str) -> bool:
+        return bool(await self._writes.call(scripts.DELETE, tenant, conversation))
+
+    async def hide(self, tenant: str, turn: str) -> bool:
+        return bool(await self._writes.call(scripts.HIDE, tenant, turn))
+
+    async def idle(self, before: float, skip: Collection[str], limit: int) -> list[str]:
+        found = await self._reads.call(scripts.IDLE, repr(before), limit + len(skip))
+        return [name for name in map(bytes.decode, found) if name not in skip][:limit]
+
+    async def expire(self, before: float, conversations: Sequence[str]) -> int:
+        return int(await self._writes.call(scripts.EXPIRE, repr(before), *conversations))
+
+    async def close(self) -> None:
+        await self.holds.close()
+        for line in (self._reads, self._writes, self._leases):
+            await line.close()
+
+    async def _migrate(self) -> None:
+        known = 1 + len(MIGRATIONS)
+        version = int(await self._reads.call(scripts.FORMAT, known))
+        if version > known:
+            raise NewerFormat("the session server", version, known)
+        for migration in MIGRATIONS[version - 1 :]:
+            await self._writes.call(migration)
+
+    async def _save(self, conversation: Conversation, turn: Turn, *, advances: bool, fence: int) -> None:
+        assert turn.conversation == conversation.id, "a turn is saved with its own conversation"
+        session = conversation.session
+        outcome = await self._writes.call(
+            scripts.SAVE,
+            conversation.id,
+            conversation.tenant,
+            session or "",
+            repr(conversation.created),
+            repr(conversation.used),
+            msgspec.json.encode(conversation.metadata),
+            turn.id,
+            turn.parent or "",
+            turn.digest,
+            turn_to_record(turn),
+            repr(turn.created),
+            int(advances),
+            fence,
+            "" if session is None else session_hold(conversation.tenant, session),
+            1 + len(MIGRATIONS),
+        )
+        if outcome == b"gone":
+            raise NotFound(f"turn {turn.parent} of conversation {conversation.id} is gone")
+        if outcome not in (b"saved", b"same"):
+            said = REFUSED[outcome.decode()]
+            raise TurnConflict(said.format(turn=turn.id, conversation=conversation.id, parent=turn.parent))
+
+
+def _root_first(records: Sequence[bytes]) -> list[Turn]:
+    return [turn_from_record(record) for record in reversed(records)]
