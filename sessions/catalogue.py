@@ -12,7 +12,7 @@ import msgspec
 
 from sessions.digest import DigestChain
 from sessions.store import NotFound, Store
-from sessions.turns import Conversation, Message, Status, Turn, check_metadata
+from sessions.turns import Conversation, Message, Status, Turn, chain_ids, check_metadata
 
 T = TypeVar("T")
 
@@ -136,6 +136,24 @@ class Catalogue:
             if not start:
                 raise NotFound("the item that the list is to go on after is not there")
         return Page(tuple(items[start : start + limit]), len(items) > start + limit)
+
+    async def conversation_ids(self, tenant: str, conversation: str) -> array[int]:
+        """The token ids that its next turn goes on from."""
+        return await self._ids((await self.conversation(tenant, conversation)).leaf)
+
+    async def session_ids(self, tenant: str, session: str) -> array[int]:
+        """Likewise, of the conversation that a client gave this name."""
+        found = await self._store.session(tenant, session, self._clock())
+        if found is None:
+            raise NotFound("there is no such session")
+        return await self._ids(found.leaf)
+
+    async def answer_ids(self, tenant: str, turn: str) -> array[int]:
+        """The token ids that a branch at a past answer goes on from."""
+        return await self._ids((await self.answer(tenant, turn)).id)
+
+    async def _ids(self, turn: str | None) -> array[int]:
+        return chain_ids(await self._store.chain(turn)) if turn else array("i")
 
     async def answer(self, tenant: str, turn: str) -> Turn:
         """A past turn that has an answer."""

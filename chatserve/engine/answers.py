@@ -108,7 +108,7 @@ class Answers:
         request.status = Status.ENDED
         del self.requests[request.id]
         if request.vtensor is not None:
-            self._memory.release(request)
+            self._memory.release(request).result()  # before the extension it is dropped for
         self._admissions.note_release()
 
     def settle(self, request: Request) -> None:

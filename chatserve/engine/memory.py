@@ -92,10 +92,10 @@ class Memory:
         act.add_done_callback(_log_failure)
         return act
 
-    def release(self, request: Request) -> None:
+    def release(self, request: Request) -> Future[None]:
         """Of what it computed nothing is recorded."""
         vtensor = self._taken_from(request)
-        self._mapper.submit(lambda manager: manager.release(vtensor))
+        return self._mapper.submit(lambda manager: manager.release(vtensor))
 
     def look(self, tenant: str, tokens: Tokens) -> Future[PrefixMemory]:
         """What is recorded of these tokens; changes nothing."""

@@ -15,6 +15,7 @@ from chatserve.server.conversations import Conversations
 from chatserve.server.discretion import keep_users_words_out_of_logs
 from chatserve.server.errors import ApiError, answer_api_error, answer_bug, answer_http_error
 from chatserve.server.limits import ServerLimits
+from chatserve.server.memory_routes import memory_routes
 from chatserve.server.metrics import Metrics
 from chatserve.server.models import ServedModel
 from chatserve.server.opening import TurnOpener
@@ -59,6 +60,7 @@ def create_app(
             Route("/v1/completions", Completions(opener, model, limits).create, methods=["POST"]),
             *_responses(Responses(opener, sessions.catalogue, model, limits)),
             *_conversations(Conversations(sessions, limits)),
+            *memory_routes(engine, tokenizer, running, sessions.catalogue),
             Route("/v1/models", model.list),
             Route("/v1/models/{model_id:path}", model.get),
             Route("/health", operating.health),

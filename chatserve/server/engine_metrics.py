@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -43,6 +43,8 @@ _COUNTERS = (
     ("chatserve:evicted_chunks", "evicted_chunks", "Chunks taken from recorded prefixes."),
     ("chatserve:driver_calls", "driver_calls", "Calls of the memory-mapping driver."),
 )
+_ORIGINS = ("taken_over", "mapped", "copied", "promoted")
+_REASONS = tuple(name.removeprefix("stops_") for name in EngineStats.__struct_fields__ if name.startswith("stops_"))
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,24 @@ class EngineCollector(Collector):
             counter = CounterMetricFamily(name, meaning, labels=("model_name",))
             counter.add_metric((self.model_name,), getattr(self.stats, field))
             yield counter
+        yield self._by(
+            "chatserve:reused_tokens",
+            "Prompt tokens that were not computed, by where they came from.",
+            "origin",
+            {origin: getattr(self.stats, f"{origin}_tokens") for origin in _ORIGINS},
+        )
+        yield self._by(
+            "chatserve:prefix_stops",
+            "Prompts of which less than all but the last token was reused, by why.",
+            "reason",
+            {reason: getattr(self.stats, f"stops_{reason}") for reason in _REASONS},
+        )
+
+    def _by(self, name: str, meaning: str, label: str, counts: Mapping[str, float]) -> Metric:
+        counter = CounterMetricFamily(name, meaning, labels=("model_name", label))
+        for value, count in counts.items():
+            counter.add_metric((self.model_name, value), count)
+        return counter
 
     def _gauge(self, name: str, meaning: str, value: float) -> Metric:
         gauge = GaugeMetricFamily(name, meaning, labels=("model_name",))

@@ -18,33 +18,38 @@ _OUTSIDE: Final = ("record_ends", "differs", "nothing_recorded")
 
 
 class Explain:
-    """For one prompt. Tokens are shown of this prompt, of its conversation, and of what the same tenant has recorded.
+    """For one prompt.
 
     history: the ids that were stored of the conversation before it; empty where there is none.
+    shared: other callers' prefixes are reused too. What those go on with is nobody's business: only tokens of this
+        prompt and of its own conversation are shown then, else also those of other conversations of the same tenant.
     """
 
-    def __init__(self, tokenizer: Tokenizer, prompt: array[int], history: array[int]) -> None:
+    def __init__(self, tokenizer: Tokenizer, prompt: array[int], history: array[int], *, shared: bool) -> None:
         self._tokenizer = tokenizer
         self._prompt = prompt
         self._history = history
+        self._shared = shared
 
-    def __call__(self, reuse: Reuse) -> ReuseDetails:
-        stopped = None if reuse.stop is None else self._stopped(reuse.stop)
-        return ReuseDetails(reuse.taken_over, reuse.mapped, reuse.copied, reuse.promoted, stopped)
+    def reuse(self, reuse: Reuse) -> ReuseDetails:
+        return ReuseDetails(reuse.taken_over, reuse.mapped, reuse.copied, reuse.promoted, self.stop(reuse.stop))
 
-    def _stopped(self, stop: ReuseStop) -> Stopped:
+    def stop(self, stop: ReuseStop | None) -> Stopped | None:
+        if stop is None:
+            return None
         why, found = self._reason(stop)
         return Stopped(stop.at, why, self._token(found), self._token(stop.asked))
 
     def _reason(self, stop: ReuseStop) -> tuple[StopReason, int | None]:
         at, history = stop.at, self._history
+        found = None if self._shared else stop.found
         if stop.why not in _OUTSIDE:
-            return stop.why, stop.found
+            return stop.why, found
         if at < len(history) and self._prompt[at] != history[at] and self._prompt[:at] == history[:at]:
             return "template_rewrote_history", history[at]
         if at < len(history) - 1:  # the last token of an answer is never computed
             return "nothing_recorded", None  # of this conversation; others that begin alike have gone another way
-        return stop.why, stop.found
+        return stop.why, found
 
     def _token(self, token: int | None) -> Token | None:
         return None if token is None else Token(token, self._text(token))

@@ -93,7 +93,7 @@ class TurnOpener:
             prompt, recorder = await self._chat_prompt(opened, param, detail)
             request = self._request(options, prompt, bounds, param, turn_ends=self._prompt.end_ids)
             answer = AnswerText(self._tokenizer, options.stops, options.include_stop)
-            explain = Explain(self._tokenizer, prompt, opened.history_ids)
+            explain = self._explaining(prompt, opened.history_ids, options)
             return self._start(
                 request, answer, recorder, held, times, explain, opened.turn_id, options.visit, shows=options.stream
             )
@@ -110,7 +110,7 @@ class TurnOpener:
             Forget(),
             AsyncExitStack(),
             times,
-            Explain(self._tokenizer, prompt, array("i")),
+            self._explaining(prompt, array("i"), ask.options),
             uuid.uuid4().hex,
             ask.options.visit,
             shows=ask.options.stream,
@@ -173,6 +173,9 @@ class TurnOpener:
             hold=bool(options.stops),
             reuse=options.reuse,
         )
+
+    def _explaining(self, prompt: array[int], history: array[int], options: Options) -> Explain:
+        return Explain(self._tokenizer, prompt, history, shared=options.visit.caller.shares_prefixes)
 
     def _start(
         self,

@@ -9,7 +9,7 @@ import msgspec
 from chatserve.server.errors import ApiError, BadRequest
 from chatserve.server.item_wire import ItemStatus, MessageItem, item_status, message_item
 from chatserve.server.response_asks import CONVERSATION, RESPONSE, ResponseAsk
-from chatserve.server.wire import Usage
+from chatserve.server.wire import ReuseDetails, Usage
 from sessions.turns import Message, Status, Turn
 
 ResponseStatus = Literal["in_progress", "completed", "incomplete", "cancelled", "failed"]
@@ -22,10 +22,14 @@ _STATUS: Final[dict[Status, ResponseStatus]] = {
 
 
 class InputDetails(msgspec.Struct, frozen=True):
-    """cached_tokens: not computed again.  cache_write_tokens: computed, and kept for the next turn."""
+    """cached_tokens: not computed again.  cache_write_tokens: computed, and kept for the next turn.
+
+    chatserve: ours: where they came from, and why there were no more.
+    """
 
     cached_tokens: int
     cache_write_tokens: int
+    chatserve: ReuseDetails | msgspec.UnsetType = msgspec.UNSET
 
 
 class OutputDetails(msgspec.Struct, frozen=True):
@@ -41,10 +45,11 @@ class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, usage: Usage) -> ResponseUsage:
-        cached = usage.prompt_tokens_details.cached_tokens
+        details = usage.prompt_tokens_details
+        cached = details.cached_tokens
         return cls(
             input_tokens=usage.prompt_tokens,
-            input_tokens_details=InputDetails(cached, usage.prompt_tokens - cached),
+            input_tokens_details=InputDetails(cached, usage.prompt_tokens - cached, details.chatserve),
             output_tokens=usage.completion_tokens,
             total_tokens=usage.total_tokens,
         )

@@ -184,7 +184,7 @@ class Turn:
     def _take(self, delta: Delta) -> str:
         self._times.note(len(delta.tokens))
         if delta.reuse is not None:
-            self._prompt_details = PromptDetails(delta.reuse.tokens, self._explain(delta.reuse))
+            self._prompt_details = PromptDetails(delta.reuse.tokens, self._explain.reuse(delta.reuse))
         if delta.finish == "refused":
             raise self._fail(BadRequest(delta.error or "The request cannot fit.", code="context_length_exceeded"))
         if delta.finish == "failed" or delta.finish == "dropped":
