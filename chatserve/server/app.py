@@ -102,6 +102,7 @@ def _conversations(conversations: Conversations) -> list[Route]:
         Route(f"{one}/items", conversations.items, methods=["GET"]),
         Route(f"{one}/items", conversations.add_items, methods=["POST"]),
         Route(f"{one}/items/{{item_id}}", conversations.item, methods=["GET"]),
+        Route(f"{one}/items/{{item_id}}", conversations.delete_item, methods=["DELETE"]),
     ]
 
 

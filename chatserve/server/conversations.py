@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -14,11 +15,14 @@ from chatserve.server.fields import Fields
 from chatserve.server.finding import added_items, no_conversation, reading
 from chatserve.server.item_asks import read_items
 from chatserve.server.item_wire import ITEM, item_list, message_item, stored_item
+from chatserve.server.lengths import check_length
 from chatserve.server.limits import ServerLimits
 from chatserve.server.metadata import read_metadata
-from chatserve.server.paging import read_stretch
+from chatserve.server.paging import read_stretch, stretch_of
+from chatserve.server.removal import remaining_items, removal
 from chatserve.server.response_asks import CONVERSATION
 from chatserve.server.tenants import tenant_of
+from sessions.catalogue import Item
 from sessions.manager import SessionManager
 from sessions.turns import Conversation
 
@@ -59,6 +63,7 @@ class Conversations:
         fields = Fields(body)
         given = fields.values.get("items")
         messages = () if given in (None, []) else read_items(given, "items", self._limits.messages)
+        check_length(sum(len(message.content) for message in messages), self._limits.text, "items")
         with reading(Missing("The conversation is gone.")):
             made = await self._catalogue.create(tenant_of(request, body), messages, read_metadata(fields))
         return _json(ConversationView.of(made))
@@ -94,32 +99,47 @@ class Conversations:
 
     async def items(self, request: Request) -> Reply:
         """The messages from the first to the last turn, those of branches left out."""
-        stretch, name = read_stretch(Fields(request.query_params)), _named(request)
-        await self._found(request)
-        after = None if stretch.after is None else stretch.after.removeprefix(ITEM)
-        with reading(_no_item(stretch.after or "", param="after")):
-            page = await self._catalogue.items(
-                tenant_of(request), name, after=after, limit=stretch.limit, newest_first=stretch.newest_first
-            )
-        return _json(item_list([stored_item(item) for item in page.values], page.more))
+        stretch = read_stretch(Fields(request.query_params))
+        items = [stored_item(item) for item in remaining_items(await self._items(request))]
+        return _json(item_list(*stretch_of(items, stretch)))
 
     async def add_items(self, request: Request) -> Reply:
         """Messages that nobody answers; the next response reads them first. They wait for their turn like any other."""
         body: Json = await read_json(request, self._limits)
         messages = read_items(body.get("items"), "items", self._limits.messages)
+        check_length(sum(len(message.content) for message in messages), self._limits.text, "items")
         async with added_items(self._sessions, tenant_of(request, body), _named(request), messages) as opened:
             turn = await opened.save_messages()
         items = [message_item(turn.id, index, message) for index, message in enumerate(turn.messages)]
         return _json(item_list(items, False))
 
     async def item(self, request: Request) -> Reply:
-        name, asked = _named(request), str(request.path_params["item_id"])
-        with reading(no_conversation(name)):
-            page = await self._catalogue.items(tenant_of(request), name, limit=_ALL)
-        found = next((item for item in map(stored_item, page.values) if item.id == asked), None)
+        asked = str(request.path_params["item_id"])
+        found = next((item for item in remaining_items(await self._items(request)) if ITEM + item.id == asked), None)
         if found is None:
             raise _no_item(asked)
-        return _json(found)
+        return _json(stored_item(found))
+
+    async def delete_item(self, request: Request) -> Reply:
+        """Later turns do not read it; answers that were given with it, and branches at them, keep it."""
+        tenant, name, asked = tenant_of(request), _named(request), str(request.path_params["item_id"])
+        while True:
+            items = await self._items(request)
+            left = {ITEM + item.id for item in remaining_items(items)}
+            if asked not in left:
+                raise _no_item(asked)
+            back = next(back for back, item in enumerate(reversed(items), 1) if ITEM + item.id == asked)
+            async with added_items(self._sessions, tenant, name, (removal(back),)) as opened:
+                if len(opened.history) + len(opened.new_messages) == len(items) + 1:  # no turn came between
+                    await opened.save_messages()
+                    return await self.get(request)
+
+    async def _items(self, request: Request) -> Sequence[Item]:
+        """All that were ever in the conversation, the first one first."""
+        name = _named(request)
+        with reading(no_conversation(name)):
+            page = await self._catalogue.items(tenant_of(request), name, limit=_ALL, newest_first=False)
+        return page.values
 
     async def _found(self, request: Request) -> Conversation:
         name = _named(request)

@@ -21,6 +21,7 @@ from chatserve.server.finding import chat_turn, response_turn
 from chatserve.server.limits import ServerLimits
 from chatserve.server.metrics import Metrics, TurnTimes
 from chatserve.server.recording import Append, Detail, Forget, Recorder, Rewrite, no_detail
+from chatserve.server.removal import remaining, removes
 from chatserve.server.response_asks import ResponseAsk
 from chatserve.server.running import RunningTurns
 from chatserve.server.turn import Turn
@@ -124,10 +125,10 @@ class TurnOpener:
     async def _chat_prompt(self, opened: OpenTurn, param: str, detail: Detail) -> tuple[array[int], Recorder]:
         """Token-exact: stored ids stay as they are and only what is new is encoded, where the template allows it."""
         history, new = opened.history, opened.new_messages
-        if history and self._prompt.append_only:
+        if history and self._prompt.append_only and not removes(new):
             ids = await self._rendered(self._prompt.following, new, param)
             return opened.history_ids + ids, Append(opened, ids, detail)
-        ids = await self._rendered(self._prompt.whole, (*history, *new), param)
+        ids = await self._rendered(self._prompt.whole, remaining((*history, *new)), param)
         return ids, Rewrite(opened, ids, detail) if history else Append(opened, ids, detail)
 
     async def _rendered(

@@ -16,6 +16,7 @@ from chatserve.server.errors import BadRequest
 from chatserve.server.fields import Fields
 from chatserve.server.finding import no_response, reading
 from chatserve.server.item_wire import item_list, message_item
+from chatserve.server.lengths import check_length
 from chatserve.server.limits import ServerLimits
 from chatserve.server.live import Live, LiveResponses
 from chatserve.server.models import ServedModel
@@ -48,6 +49,8 @@ class Responses:
         fields = Fields(await read_json(request, self._limits))
         self._model.check(fields)
         ask = read_response(fields, bounds, self._limits.messages, visit_of(request))
+        characters = sum(len(message.content) for message in ask.messages) + len(ask.instructions or "")
+        check_length(characters, self._limits.text, "input")
         live = await until_disconnect(request, self._begin(ask, bounds))
         if ask.options.stream:
             return TurnStream(live.turn, ResponseFrames(live.turn, live.notes, live.index), self._limits)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 
+from chatserve.server.limits import ServerLimits
 from tests.server.conftest import ANSWER
 from tests.server.running_server import MODEL, Parts, Running, serving
 
@@ -83,6 +84,46 @@ async def test_an_item_is_found_by_the_id_that_the_stream_gave_it(server: Runnin
     assert (item.role, item.status, item.content[0].text) == ("assistant", "completed", ANSWER)
     with pytest.raises(NotFoundError):
         await client.conversations.items.retrieve("msg_none", conversation_id=made.id)
+
+
+async def test_a_deleted_item_is_read_by_nobody_but_branches_before_it(server: Running) -> None:
+    client = server.openai()
+    made = await client.conversations.create(items=[{"role": "system", "content": "Be brief."}])
+    first = await say(client, "one", made.id)
+    await say(client, "two", made.id, instructions="Be kind.")
+    items = [item async for item in client.conversations.items.list(made.id, order="asc")]
+    for item in (items[0], items[2]):
+        left = await client.conversations.items.delete(item.id, conversation_id=made.id)
+        assert (left.id, left.object) == (made.id, "conversation")
+        with pytest.raises(NotFoundError):
+            await client.conversations.items.retrieve(item.id, conversation_id=made.id)
+        with pytest.raises(NotFoundError):
+            await client.conversations.items.delete(item.id, conversation_id=made.id)
+    assert await texts(client, made.id, order="asc") == ["one", "two", ANSWER]
+    third = await say(client, "three", made.id, instructions="Be kind.")
+    assert prompt(server) == (f"system\nBe kind.\nuser\none\nuser\ntwo\nassistant\n{ANSWER}\nuser\nthree\nassistant\n")
+    fourth = await say(client, "four", made.id, instructions="Be kind.")
+    assert fourth.usage.input_tokens_details.cached_tokens == third.usage.input_tokens + len(ANSWER)
+    assert await texts(client, made.id, order="asc") == ["one", "two", ANSWER, "three", ANSWER, "four", ANSWER]
+    await client.responses.create(model=MODEL, input="2", previous_response_id=first.id)
+    assert prompt(server) == f"system\nBe brief.\nuser\none\nassistant\n{ANSWER}\nuser\n2\nassistant\n"
+
+
+async def test_more_text_than_one_request_may_hold_is_refused(parts: Parts) -> None:
+    parts.limits = ServerLimits(text=10)
+    async with serving(parts) as server:
+        client = server.openai()
+        made = await client.conversations.create()
+        given = [{"role": "user", "content": "x" * 11}]
+        for asked in (
+            client.conversations.create(items=given),
+            client.conversations.items.create(made.id, items=given),
+            client.responses.create(model=MODEL, input=given),
+            client.responses.create(model=MODEL, input="x", instructions="x" * 10),
+        ):
+            with pytest.raises(BadRequestError) as error:
+                await asked
+            assert "10" in error.value.body["message"]
 
 
 async def test_an_answer_that_was_cut_is_an_incomplete_item(server: Running) -> None:
