@@ -1,4 +1,4 @@
-"""Reading an answer's server-sent events: text as it comes, then what it cost."""
+"""Reading a response's server-sent events: text as it comes, then what it cost."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ import msgspec
 
 
 class AnswerFailed(Exception):
-    """The server refused the turn, or ended it with an error; its own sentence."""
-
-
-class _Delta(msgspec.Struct):
-    content: str | None = None
-
-
-class _Choice(msgspec.Struct):
-    delta: _Delta
+    """The server refused what was asked, or ended an answer with an error; its own sentence."""
 
 
 class _Details(msgspec.Struct):
@@ -27,22 +19,32 @@ class _Details(msgspec.Struct):
 
 
 class _Usage(msgspec.Struct):
-    prompt_tokens: int
-    completion_tokens: int
-    prompt_tokens_details: _Details | None = None
+    input_tokens: int
+    output_tokens: int
+    input_tokens_details: _Details
 
 
 class _Error(msgspec.Struct):
     message: str
 
 
-class _Chunk(msgspec.Struct):
-    choices: list[_Choice] = []
+class _Response(msgspec.Struct):
+    id: str
     usage: _Usage | None = None
     error: _Error | None = None
 
 
-_decode = msgspec.json.Decoder(_Chunk).decode
+class _Event(msgspec.Struct):
+    """Of all the kinds there are, what a terminal shows. error: of an answer that is none (a status, not an event)."""
+
+    type: str = ""
+    delta: str = ""
+    response: _Response | None = None
+    error: _Error | None = None
+
+
+_decode = msgspec.json.Decoder(_Event).decode
+_ENDS = ("response.completed", "response.incomplete")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +75,21 @@ class Answer:
         self._began = began
         self._first: float | None = None
         self._usage: _Usage | None = None
+        self.id: str | None = None
 
     async def text(self) -> AsyncIterator[str]:
-        """Raises AnswerFailed, also for a stream that ends without its end mark."""
+        """Raises AnswerFailed, also for a stream that ends without its last event."""
         if self._response.status_code != 200:
-            raise AnswerFailed(_reason(await self._response.aread(), self._response.status_code))
+            raise AnswerFailed(reason(await self._response.aread(), self._response.status_code))
         async for line in self._response.aiter_lines():
-            if line == "data: [DONE]":
+            if not line.startswith("data: "):
+                continue
+            event = _decode(line.removeprefix("data: "))
+            if event.type == "response.output_text.delta" and event.delta:
+                self._first = self._first or time.perf_counter()
+                yield event.delta
+            elif self._note(event):
                 return
-            if line.startswith("data: "):
-                text = self._note(_decode(line.removeprefix("data: ")))
-                if text:
-                    yield text
         raise AnswerFailed("The server ended the answer half-way.")
 
     @property
@@ -93,31 +98,40 @@ class Answer:
         return self._first is not None
 
     @property
+    def ended(self) -> bool:
+        """Whether it came to its own end."""
+        return self._usage is not None
+
+    @property
     def cost(self) -> Cost | None:
-        """None when the server did not say."""
+        """None before its end."""
         if self._usage is None:
             return None
         now = time.perf_counter()
-        details = self._usage.prompt_tokens_details or _Details()
         return Cost(
-            prompt_tokens=self._usage.prompt_tokens,
-            cached_tokens=details.cached_tokens,
-            completion_tokens=self._usage.completion_tokens,
+            prompt_tokens=self._usage.input_tokens,
+            cached_tokens=self._usage.input_tokens_details.cached_tokens,
+            completion_tokens=self._usage.output_tokens,
             first_token=(self._first or now) - self._began,
             total=now - self._began,
         )
 
-    def _note(self, chunk: _Chunk) -> str:
-        if chunk.error is not None:
-            raise AnswerFailed(chunk.error.message)
-        self._usage = chunk.usage or self._usage
-        text = "".join(choice.delta.content or "" for choice in chunk.choices)
-        if text and self._first is None:
-            self._first = time.perf_counter()
-        return text
+    def _note(self, event: _Event) -> bool:
+        """Whether this event is the last. Raises AnswerFailed."""
+        if event.error is not None:
+            raise AnswerFailed(event.error.message)
+        if event.response is None:
+            return False
+        self.id = event.response.id
+        if event.response.error is not None:
+            raise AnswerFailed(event.response.error.message)
+        if event.type in _ENDS:
+            self._usage = event.response.usage
+        return event.type in _ENDS
 
 
-def _reason(body: bytes, status: int) -> str:
+def reason(body: bytes, status: int) -> str:
+    """The server's own sentence for an answer that is none, or the bare status."""
     try:
         error = _decode(body).error
     except msgspec.DecodeError:
