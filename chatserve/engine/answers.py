@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from chatserve.engine.admissions import Admissions
 from chatserve.engine.counters import Counters
 from chatserve.engine.memory import Memory
@@ -101,6 +103,15 @@ class Answers:
         request.status = Status.ENDED
         self.settle(request)
 
+    def overtake(self, request: Request) -> None:
+        """A turn ends the warm-ups of its past: it waits until what they computed is recorded, and goes on there."""
+        for other in list(self.requests.values()):
+            if other.warms and other.stop_at is None and _goes_on(request, other):
+                self._deltas.append(Delta(id=other.id, finish="dropped"))
+                other.stop_at = 0
+                if other.in_flight == 0 and other.status is not Status.ADMITTED:
+                    self.leave(other)
+
     def drop(self, request: Request) -> None:
         """Memory is short, and nobody waits for this."""
         self._deltas.append(Delta(id=request.id, finish="dropped"))
@@ -159,6 +170,12 @@ class Answers:
         elif request.vtensor is not None:
             self._memory.distrust(request)
         self._admissions.note_release()
+
+
+def _goes_on(request: Request, past: Request) -> bool:
+    begins = request.prompt[: len(past.prompt)]
+    may = request.reuse and not request.warms and request.tenant == past.tenant
+    return may and np.array_equal(begins, past.prompt)
 
 
 def _told_first(request: Request) -> Reuse | None:

@@ -93,6 +93,7 @@ class Engine:
         except Refused as refusal:
             self._answers.refuse(asked.id, str(refusal))
             return
+        self._answers.overtake(request)
         self._answers.requests[request.id] = request
         self._scheduler.wait(request)
 

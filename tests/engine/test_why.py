@@ -11,7 +11,7 @@ import pytest
 
 from chatserve.engine.messages import Generate, PrefixMemory, Reuse, ReuseStop
 from chatserve.model.sampling import SamplingParams
-from tests.engine.lab import CHUNK, Lab, Oracle, ids
+from tests.engine.lab import CHUNK, CHUNK_BYTES, Lab, Oracle, ids
 
 P = CHUNK
 LOWEST = 101
@@ -178,3 +178,35 @@ def test_a_warm_up_can_be_given_up_at_any_time(lab: Lab) -> None:
     lab.run()
     assert lab.answers["warm"].tokens == []
     assert (lab.stats().running, lab.stats().waiting, lab.stats().slots_in_use) == (0, 0, 0)
+
+
+def test_a_turn_goes_on_from_what_its_warm_up_has_computed(make_lab: Callable[..., Lab], oracle: Oracle) -> None:
+    lab = make_lab(step_tokens=64)
+    past = ids(6 * P, 5)
+    warm_up(lab, past)
+    lab.run(until=lambda: any(request.computed >= 2 * P for request in lab.engine.running()))
+    turn = [*past, 1, 2]
+    answer = lab.answer("turn", turn, max_tokens=4)
+    assert answer.cached is not None
+    assert 2 * P <= answer.cached < 6 * P
+    assert (lab.answers["warm"].tokens, lab.answers["warm"].finish) == ([], "dropped")
+    assert oracle.agrees(turn, answer.tokens)
+
+
+def test_ten_forks_at_once_share_all_but_their_tails(lab: Lab) -> None:
+    past = ids(1000, 7)
+    whole = len(past) // P
+    lab.answer("past", past, max_tokens=1)
+    before = lab.stats()
+    for fork in range(10):
+        lab.ask(f"fork {fork}", [*past[:-1], fork, fork], max_tokens=4)
+    lab.run(until=lambda: len(lab.engine.running()) == 8)
+    now = lab.stats()
+    assert now.shared_bytes >= whole * CHUNK_BYTES["cpu"]
+    assert now.private_bytes - before.private_bytes <= 8 * CHUNK_BYTES["cpu"]
+    lab.run()
+    for fork in range(10):
+        reuse = lab.answers[f"fork {fork}"].deltas[0].reuse
+        assert reuse is not None
+        assert (reuse.mapped, reuse.copied) == (whole * P, len(past) - 1 - whole * P)
+    assert lab.stats().computed_tokens - before.computed_tokens == 10 * (2 + 3)
