@@ -10,19 +10,20 @@ undone alone, and all are answered after the commit.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
 
-from sessions.group import Piece, commit_together
-from sessions.store import StoreClosed, StoreUnavailable
+from sessions.group import Piece, commit_together, fail, settle
+from sessions.store import StoreClosed, StoreError, StoreUnavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST_TOGETHER = 64
+MOST_TOGETHER = 16
 """Pieces under one commit."""
 
 
@@ -34,6 +35,7 @@ class Lane:
         self._connection: sqlite3.Connection | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._waiting: deque[Piece] = deque()
+        self._called = False
         self._closed = False
 
     async def run(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -41,16 +43,21 @@ class Lane:
         StoreClosed.
         """
         self._check_open()
-        return await _answer(self._thread.submit(lambda: work(self._connected(), *args, **kwargs)))
+        loop = asyncio.get_running_loop()
+        running = loop.run_in_executor(self._thread, lambda: work(self._connected(), *args, **kwargs))
+        return await _answer(asyncio.shield(running))
 
     async def write(
         self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Like `run`, in a transaction: all of the work is committed when this returns, or none when it raises."""
         self._check_open()
-        answer: Future[T] = Future()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
         self._waiting.append(Piece(lambda connection: work(connection, *args, **kwargs), answer))
-        self._thread.submit(self._write_waiting)
+        if not self._called:
+            self._called = True
+            self._thread.submit(self._write_waiting, loop)
         return await _answer(answer)
 
     async def close(self) -> None:
@@ -66,19 +73,23 @@ class Lane:
         if self._closed:
             raise StoreClosed("the session store is closed")
 
-    def _write_waiting(self) -> None:
-        """As many as there are by now; whoever comes to an empty line was served by an earlier one."""
-        pieces = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_TOGETHER))]
-        if not pieces:
-            return
-        try:
-            commit_together(self._connected(), pieces)
-        except BaseException as error:
-            for piece in pieces:
-                piece.answer.set_exception(error)
-            raise
-        for piece in pieces:
-            piece.settle()
+    def _write_waiting(self, loop: asyncio.AbstractEventLoop) -> None:
+        """As many as there are by now, and then those that came meanwhile."""
+        self._called = False  # first: whoever comes from now on calls again
+        while self._waiting:
+            pieces = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_TOGETHER))]
+            try:
+                commit_together(self._connected(), pieces)
+            except (StoreError, sqlite3.Error, OSError) as error:
+                fail(pieces, error)
+            except BaseException as error:  # a mistake of ours: nobody is left waiting
+                pieces += self._waiting
+                self._waiting.clear()
+                fail(pieces, error)
+                raise
+            finally:
+                with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+                    loop.call_soon_threadsafe(settle, pieces)
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -90,9 +101,9 @@ class Lane:
             self._connection.close()
 
 
-async def _answer(work: Future[T]) -> T:
+async def _answer(work: asyncio.Future[T]) -> T:
     try:
-        return await asyncio.shield(asyncio.wrap_future(work))
+        return await work
     except (sqlite3.Error, OSError) as error:
         # SQLite's own errors speak of the file; Python's may quote a record's text.
         quotable = isinstance(error, OSError) or hasattr(error, "sqlite_errorname")

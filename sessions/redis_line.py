@@ -13,17 +13,17 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from redis.asyncio import Redis
+from redis.asyncio import ConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, NoScriptError, RedisError
+from redis.exceptions import AuthenticationError, NoScriptError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as Unreachable
 from redis.exceptions import TimeoutError as Silent
 
 from sessions.redis_scripts import Script
 from sessions.store import StoreClosed, StoreUnavailable
 
-MOST_TOGETHER = 64
+MOST_TOGETHER = 16
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 """Seconds before a broken connection is tried again; doubled each time."""
 REPLY_SECONDS = 5.0
@@ -38,13 +38,14 @@ class RedisLine:
     """
 
     def __init__(self, url: str, patience: float) -> None:
-        self._client = Redis.from_url(
+        pool = ConnectionPool.from_url(
             url,
             retry=Retry(NoBackoff(), 0),
             socket_timeout=REPLY_SECONDS,
             socket_connect_timeout=REPLY_SECONDS,
             protocol=2,
         )
+        self._connection = pool.make_connection()  # type: ignore[no-untyped-call]  # redis-py's own gap
         self._patience = patience
         self._waiting: deque[_Call] = deque()
         self._worker: asyncio.Task[None] | None = None
@@ -71,7 +72,7 @@ class RedisLine:
         self._closed = True
         if self._worker is not None:
             await asyncio.wait((self._worker,))
-        await self._client.aclose()
+        await self._connection.disconnect()
 
     async def _work(self) -> None:
         pause = FIRST_PAUSE
@@ -91,27 +92,32 @@ class RedisLine:
                 _fail(calls, error)
 
     async def _make(self, calls: Sequence[_Call]) -> None:
-        replies = await self._send([("EVALSHA", call.script.sha, 0, *call.args) for call in calls])
+        replies = await self._send([packed(b"EVALSHA", call.script.sha, 0, *call.args) for call in calls])
         unknown = [n for n, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if unknown:
-            again = await self._send([("EVAL", calls[n].script.text, 0, *calls[n].args) for n in unknown])
+            again = await self._send([packed(b"EVAL", calls[n].script.text, 0, *calls[n].args) for n in unknown])
             for n, reply in zip(unknown, again, strict=True):
                 replies[n] = reply
-        broken: RedisError | None = None
         for call, reply in zip(calls, replies, strict=True):
-            if isinstance(reply, Unreachable):  # it is still loading its file, say
-                broken = reply
-            else:
-                call.settle(reply)
-        if broken is not None:
-            raise broken
+            call.settle(reply)
 
-    async def _send(self, commands: Sequence[tuple[Arg, ...]]) -> list[Any]:
-        async with self._client.pipeline(transaction=False) as together:
-            for command in commands:
-                together.execute_command(*command)
-            replies: list[Any] = await together.execute(raise_on_error=False)
-        return replies
+    async def _send(self, requests: Sequence[bytes]) -> list[Any]:
+        """The reply to each, errors of a request's own among them. After any other the connection is gone, and with it
+        every reply that was not read.
+        """
+        try:
+            await self._connection.connect()  # if it is not
+            await self._connection.send_packed_command(b"".join(requests), check_health=False)
+            return [await self._reply() for _ in requests]
+        except BaseException:
+            await self._connection.disconnect(nowait=True)
+            raise
+
+    async def _reply(self) -> Any:
+        try:
+            return await self._connection.read_response()
+        except ResponseError as error:
+            return error
 
     def _give_up(self, error: Exception) -> None:
         """Fail those whose patience has ended; the others wait on."""
@@ -138,6 +144,12 @@ class _Call:
             _fail((self,), reply)
         else:
             self.answer.set_result(reply)
+
+
+def packed(*request: Arg) -> bytes:
+    """A request as the protocol writes it."""
+    parts = [arg if isinstance(arg, bytes) else str(arg).encode() for arg in request]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
 
 
 def _look(answer: asyncio.Future[Any]) -> None:
