@@ -22,6 +22,7 @@ from chatserve.engine.messages import (
     Generate,
     Hello,
     Ready,
+    Reuse,
     Stats,
     Stop,
     ToEngine,
@@ -87,8 +88,8 @@ class NullEngine:
             made = self._made[request_id] = self._made[request_id] + 1
             token = self._tokens[made % len(self._tokens)]
             finish: Finish | None = "length" if left == 1 else None
-            cached = 0 if made == 1 else None
-            deltas.append(Delta(id=request_id, tokens=(token,), finish=finish, cached=cached, completion_tokens=made))
+            reuse = Reuse() if made == 1 else None
+            deltas.append(Delta(id=request_id, tokens=(token,), finish=finish, reuse=reuse, completion_tokens=made))
             if left == 1:
                 del self._left[request_id]
             else:
