@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import count
 from typing import Final
 
@@ -93,7 +92,7 @@ class ResponseFrames:
     def ending(self, _reason: FinishReason | None) -> bytes:
         status = self._turn.outcome
         notes = self._notes.with_usage(self._turn.usage)
-        ended = ended_response(self._turn.id, notes, self._index, self._turn.text, status, int(time.time()))
+        ended = ended_response(self._turn.id, notes, self._index, self._turn.text, status)
         kind = "response.completed" if status == "completed" else "response.incomplete"
         return self._closing(status) + self._of_response(kind, ended)
 

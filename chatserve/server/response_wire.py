@@ -128,7 +128,6 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     object: Literal["response"] = "response"
     created_at: int
-    completed_at: int | None
     status: ResponseStatus
     background: bool = False
     error: ResponseError | None
@@ -162,13 +161,11 @@ def response(
     output: tuple[MessageItem, ...],
     *,
     error: ResponseError | None = None,
-    completed_at: int | None = None,
 ) -> Response:
     """The response that the store knows as this turn."""
     return Response(
         id=RESPONSE + turn,
         created_at=notes.created_at,
-        completed_at=completed_at if status == "completed" else None,
         status=status,
         error=error,
         incomplete_details=IncompleteDetails("max_output_tokens") if status == "incomplete" else None,
@@ -190,15 +187,13 @@ def answer_item(turn: str, index: int, text: str, status: ItemStatus) -> Message
     return message_item(turn, index, Message("assistant", text), status)
 
 
-def ended_response(
-    turn: str, notes: Notes, index: int, text: str, status: Status, completed_at: int | None = None
-) -> Response:
+def ended_response(turn: str, notes: Notes, index: int, text: str, status: Status) -> Response:
     """index: of the answer, among the turn's messages."""
     output = (answer_item(turn, index, text, item_status(status)),)
     error = ResponseError("server_error", "The engine stopped while it answered.") if status == "failed" else None
-    return response(turn, notes, _STATUS[status], output, error=error, completed_at=completed_at)
+    return response(turn, notes, _STATUS[status], output, error=error)
 
 
 def stored_response(turn: Turn, notes: Notes) -> Response:
     assert turn.answer is not None, "messages that were only added are no response"
-    return ended_response(turn.id, notes, len(turn.messages), turn.answer, turn.status, int(turn.created))
+    return ended_response(turn.id, notes, len(turn.messages), turn.answer, turn.status)

@@ -56,8 +56,7 @@ class Responses:
             return TurnStream(live.turn, ResponseFrames(live.turn, live.notes, live.index), self._limits)
         text = await until_disconnect(request, live.turn.complete())
         notes = live.notes.with_usage(live.turn.usage)
-        now = int(time.time())
-        return _json(ended_response(live.turn.id, notes, live.index, text, live.turn.outcome, now))
+        return _json(ended_response(live.turn.id, notes, live.index, text, live.turn.outcome))
 
     async def get(self, request: Request) -> Reply:
         if request.query_params.get("stream", "false").lower() == "true":

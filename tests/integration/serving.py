@@ -161,22 +161,21 @@ class Serving:
         return self.process.wait(seconds)
 
 
-def start(*arguments: str, folder: Path, port: int | None = None) -> Serving:
-    """Started, not yet ready; conversations are kept in the folder."""
+def start(*arguments: str, folder: Path, port: int | None = None, sessions: str | None = None) -> Serving:
+    """Started, not yet ready; conversations are kept in the folder, unless another place for them is given."""
     port = port or free_port()
+    sessions = sessions or str(folder / "sessions.sqlite3")
     output = folder / f"output-{time.monotonic_ns()}"
     command = [sys.executable, "-m", "chatserve", "serve", *arguments, "--port", str(port)]
     with output.open("wb") as file:
-        process = subprocess.Popen(
-            [*command, "--sessions", str(folder / "sessions.sqlite3")], stdout=file, stderr=subprocess.STDOUT
-        )
+        process = subprocess.Popen([*command, "--sessions", sessions], stdout=file, stderr=subprocess.STDOUT)
     return Serving(process, port, output)
 
 
 @contextlib.contextmanager
-def serving(*arguments: str, folder: Path, port: int | None = None) -> Iterator[Serving]:
+def serving(*arguments: str, folder: Path, port: int | None = None, sessions: str | None = None) -> Iterator[Serving]:
     """Ready, and gone at the end."""
-    server = start(*arguments, folder=folder, port=port)
+    server = start(*arguments, folder=folder, port=port, sessions=sessions)
     try:
         wait_until(server.is_ready, START_SECONDS)
         yield server

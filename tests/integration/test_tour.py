@@ -1,8 +1,10 @@
-"""A tour of conversations and responses as the official client makes it, unchanged: synchronous and asynchronous."""
+"""A tour of conversations and responses as the official client makes it, unchanged: synchronous and asynchronous, on a
+SQLite file, and with two API processes on one Redis.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +12,8 @@ import pytest
 from openai import AsyncOpenAI, NotFoundError
 
 from tests.integration.recital import Recital
-from tests.integration.serving import WIDE, Serving
+from tests.integration.serving import WIDE, Serving, serving
+from tests.sessions.redis_server import RedisServer
 
 pytestmark = pytest.mark.model
 
@@ -124,9 +127,31 @@ def check(seen: Seen, recital: Recital) -> None:
     assert seen.gone == [404, 404]
 
 
-def test_the_synchronous_client_makes_the_tour(reciting: Serving, recital: Recital) -> None:
+@pytest.fixture(scope="module")
+def on_redis(recital: Recital, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """Two API processes."""
+    folder = tmp_path_factory.mktemp("on-redis")
+    redis = RedisServer(folder / "redis")
+    redis.start()
+    try:
+        arguments = (str(recital.folder), "--device", "cpu", "--workers", "2", "--name", WIDE)
+        with serving(*arguments, folder=folder, sessions=redis.url) as server:
+            yield server
+    finally:
+        redis.stop()
+
+
+def test_the_synchronous_client_makes_the_tour_on_sqlite(reciting: Serving, recital: Recital) -> None:
     check(by_the_synchronous_client(reciting), recital)
 
 
-async def test_the_asynchronous_client_makes_the_tour(reciting: Serving, recital: Recital) -> None:
+async def test_the_asynchronous_client_makes_the_tour_on_sqlite(reciting: Serving, recital: Recital) -> None:
     check(await by_the_asynchronous_client(reciting), recital)
+
+
+def test_the_synchronous_client_makes_the_tour_on_redis(on_redis: Serving, recital: Recital) -> None:
+    check(by_the_synchronous_client(on_redis), recital)
+
+
+async def test_the_asynchronous_client_makes_the_tour_on_redis(on_redis: Serving, recital: Recital) -> None:
+    check(await by_the_asynchronous_client(on_redis), recital)
