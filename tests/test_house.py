@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,3 +95,10 @@ def test_no_import_hides_in_a_function_and_no_file_reads_the_environment(path: P
 
 def test_the_scheduler_is_policy_without_tensors() -> None:
     assert "torch" not in set(imports(ROOT / "chatserve" / "engine" / "scheduler.py"))
+
+
+@pytest.mark.parametrize("module", ["chatserve.cli", "chatserve.commands.serve", "chatserve.commands.worker"])
+def test_who_talks_to_clients_waits_for_no_heavy_library(module: str) -> None:
+    program = f"import sys, {module}; print(*({{'torch', 'transformers', 'triton', 'numpy'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
