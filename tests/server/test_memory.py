@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from array import array
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +12,11 @@ import pytest
 from chatserve.engine.messages import Reuse, ReuseStop
 from chatserve.server.explaining import Explain
 from chatserve.text.tokenizer import Tokenizer
+from tests.server.bytes_tokenizer import TEMPLATE, bytes_tokenizer
 from tests.server.conftest import ANSWER
-from tests.server.running_server import MODEL, Running
+from tests.server.running_server import MODEL, Running, open_parts, serving
+from tests.server.scripted import ScriptedEngine
+from tests.server.test_disconnects import until
 
 
 async def say(server: Running, text: str, **more: Any) -> Any:
@@ -82,6 +87,16 @@ async def test_what_is_not_recorded_is_computed_by_a_warm_up_at_the_lowest_prior
     assert len(request.prompt) == 4 * memory["tokens"]
 
 
+async def test_a_client_that_leaves_ends_its_warm_up(server: Running) -> None:
+    await say(server, "one")
+    server.engine.recorded.clear()
+    server.engine.prefill = 60
+    warming = asyncio.create_task(server.http().post("/v1/sessions/s/warm"))
+    await until(lambda: server.engine.last.request.warms)
+    warming.cancel()
+    await until(lambda: server.engine.last.stopped)
+
+
 @pytest.mark.parametrize("path", ["conversations/conv_none", "conversations/none", "responses/resp_no", "sessions/no"])
 async def test_what_is_not_there_has_no_memory(server: Running, path: str) -> None:
     http = server.http()
@@ -100,6 +115,19 @@ async def test_without_an_engine_memory_cannot_be_seen(server: Running) -> None:
     http = server.http()
     for reply in (await http.get("/v1/sessions/s/memory"), await http.post("/v1/sessions/s/warm")):
         assert (reply.status_code, reply.json()["error"]["code"]) == (503, "not_ready")
+
+
+async def test_a_template_that_rewrites_history_is_told_with_what_it_rewrote(
+    engine: ScriptedEngine, tmp_path: Path
+) -> None:
+    """A04."""
+    other = await open_parts(tmp_path / "other", bytes_tokenizer(TEMPLATE + "{{ messages | length }}"), engine)
+    async with serving(other) as server:
+        await say(server, "one")
+        second = why((await say(server, "two")).usage)["stopped"]
+    await other.store.close()
+    at = "_user\none_\n_assistant\n"  # a control token for each dash
+    assert (second["why"], second["found"]["text"], second["at"]) == ("template_rewrote_history", "1", len(at))
 
 
 def explained(tokenizer: Tokenizer, stop: ReuseStop, prompt: str, history: str, *, shared: bool = False) -> Any:
