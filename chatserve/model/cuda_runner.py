@@ -8,29 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 
 import numpy as np
 import torch
 
 from chatserve.model.attention_fa3 import Fa3Kernel
 from chatserve.model.batch import Batch, Sample
-from chatserve.model.compiling import compile_ahead
 from chatserve.model.decode_graphs import DecodeGraphs
 from chatserve.model.device_inputs import device_inputs, to_device
 from chatserve.model.draw_triton import DrawWorkspace
 from chatserve.model.errors import BadLogits
 from chatserve.model.fused import FusedWeights
 from chatserve.model.graphs import Outcome, StepGraphs, capture_all, draw
-from chatserve.model.kernels import Kernels, choose_kernels
+from chatserve.model.kernels import choose_kernels
 from chatserve.model.loaded import LoadedModel
 from chatserve.model.runner import Launched, checked
 from chatserve.model.sampler import is_plain, sample
 from chatserve.model.step import Kernel, Network
 from chatserve.model.turn_graphs import TurnGraphs
-
-TWO = 2
-"""Layers that launch every kernel that all of them do."""
 
 
 class CudaRunner:
@@ -138,26 +133,9 @@ def open_runner(
         workspace = DrawWorkspace.of(most_rows, spec.vocab_size, model.device)
         graphs: list[StepGraphs] = []
         if isinstance(model.weights, FusedWeights):
-            shallow = model.weights.first(TWO).over(kv[:, :, :TWO])
-            compile_kernels(step_graphs(shallow, kernels, workspace, newest=newest, scratch=scratch), most_rows)
-            graphs = step_graphs(network, kernels, workspace, newest=newest, scratch=scratch)
+            if kernels.decode is not None:
+                graphs.append(DecodeGraphs(network, kernels.decode, workspace, newest=newest, scratch=scratch))
+            if isinstance(kernels.prompts, Fa3Kernel):
+                graphs.append(TurnGraphs(network, kernels.prompts, workspace, newest=newest, scratch=scratch))
         capture_all(graphs, most_rows, progress)
     return CudaRunner(network, kernels.step, graphs, workspace, newest=newest, worker=worker)
-
-
-def step_graphs(
-    network: Network, kernels: Kernels, workspace: DrawWorkspace, *, newest: torch.Tensor, scratch: int
-) -> list[StepGraphs]:
-    """Every kind of step that can be captured with these kernels. scratch: see `runners.cuda_runner`."""
-    graphs: list[StepGraphs] = []
-    if kernels.decode is not None:
-        graphs.append(DecodeGraphs(network, kernels.decode, workspace, newest=newest, scratch=scratch))
-    if isinstance(kernels.prompts, Fa3Kernel):
-        graphs.append(TurnGraphs(network, kernels.prompts, workspace, newest=newest, scratch=scratch))
-    return graphs
-
-
-def compile_kernels(graphs: Sequence[StepGraphs], most_rows: int) -> None:
-    """What the captures of these kinds will launch."""
-    compile_ahead(partial(kind.compute, size) for kind in graphs for size in kind.sizes(most_rows))
-    torch.cuda.empty_cache()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -48,10 +48,6 @@ class FusedWeights:
         if not SingleDecoder.computes(self.weights):
             return many
         return ByRows(SingleDecoder(self.weights, self.angles, ops, products, kv), many)
-
-    def first(self, layers: int) -> FusedWeights:
-        """A model of the first layers only, its weights shared."""
-        return replace(self, weights=replace(self.weights, layers=self.weights.layers[:layers]))
 
 
 def fuse(

@@ -50,10 +50,6 @@ class StepGraphs(Protocol):
         """What to capture where a step has `most` sequences at most."""
         ...
 
-    def compute(self, size: int) -> None:
-        """Compute one size for nobody."""
-        ...
-
     def capture(self, size: int, pool: Any) -> None:
         """Capture one size. pool: memory that graphs share, because they never run at once."""
         ...
@@ -86,7 +82,7 @@ def capture_step(compute: Callable[[torch.Tensor], Outcome], inputs: torch.Tenso
     stream.wait_stream(torch.cuda.current_stream())
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.stream(stream):
-        compute(inputs)  # loads, and allocates, what a capture cannot
+        compute(inputs)  # compiles and allocates what a capture cannot
         # The mapper's calls in another thread are none of this capture's business.
         graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         outcome = compute(inputs)

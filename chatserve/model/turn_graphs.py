@@ -58,13 +58,11 @@ class TurnGraphs:
         del most
         return SIZES
 
-    def compute(self, size: int) -> None:
-        """See StepGraphs."""
-        self._compute(size, self._inputs(size))
-
     def capture(self, size: int, pool: Any) -> None:
         """See StepGraphs."""
-        self._captured[size] = capture_step(partial(self._compute, size), self._inputs(size), pool)
+        nothing = Batch(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), (), (), (), ())
+        inputs = to_device(self._numbers(nothing, size), self._newest.device)
+        self._captured[size] = capture_step(partial(self._compute, size), inputs, pool)
         self._sizes = sorted(self._captured)
 
     def fits(self, batch: Batch) -> bool:
@@ -75,11 +73,6 @@ class TurnGraphs:
         """See StepGraphs."""
         size = self._sizes[bisect_left(self._sizes, len(batch.token_ids))]
         return self._captured[size].replay(to_device(self._numbers(batch, size), self._newest.device))
-
-    def _inputs(self, size: int) -> torch.Tensor:
-        """Of rows and sequences that are nobody's."""
-        nothing = Batch(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), (), (), (), ())
-        return to_device(self._numbers(nothing, size), self._newest.device)
 
     def _numbers(self, batch: Batch, size: int) -> Numbers:
         """A graph's input: three numbers a row, seven a sequence, and where the last sequence's rows end."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
-import triton
 
 from chatserve.model.batch import COMING, Batch, Sample
 from chatserve.model.errors import BadLogits
@@ -165,17 +164,3 @@ def test_padded_rows_write_into_nobodys_slot(sequences: int) -> None:
     reference.launch(make_batch([(slot, 0, TEXTS[slot]) for slot in slots])).tokens()
     assert tokens == reference.launch(make_batch(parts)).tokens()
     reference.close()
-
-
-def test_whatever_the_captures_launch_was_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiled in the launch that first needs it, each kernel would wait for the one before."""
-    compiled = []
-    monkeypatch.setattr(
-        triton.knobs.runtime,
-        "jit_post_compile_hook",
-        lambda **said: compiled.append((said["fn"].name, said["is_manual_warmup"])),
-    )
-    model = fused(lively_module("llama, wide heads"), device="cuda", dtype=torch.bfloat16)
-    open_cuda(model, arena_of(model).bfloat16()).close()
-    assert compiled
-    assert all(ahead for _, ahead in compiled), compiled
