@@ -28,6 +28,10 @@ _REFUSED: Mapping[str, tuple[object, ...]] = {
     "prompt": (),
     "truncation": ("disabled",),
 }
+_REFUSED_PARTS: Mapping[str, Mapping[str, tuple[object, ...]]] = {
+    "reasoning": {"effort": ("none",)},
+    "text": {"format": ({"type": "text"},), "verbosity": ("medium",)},
+}
 _LONGEST_INSTRUCTIONS: Final = 2**31
 
 
@@ -78,8 +82,10 @@ def read_response(fields: Fields, bounds: Bounds, most: int, visit: Visit) -> Re
 def _refuse(fields: Fields) -> None:
     for name, neutral in _REFUSED.items():
         fields.refuse(name, *neutral)
-    for name in ("reasoning", "text"):
-        _refuse_parts(fields, name)
+    for name, neutral_parts in _REFUSED_PARTS.items():
+        for part, value in fields.nested(name).values.items():
+            whole = f"{name}.{part}"
+            Fields({whole: value}).refuse(whole, *neutral_parts.get(part, ()))
     include = fields.values.get("include")
     if isinstance(include, list) and _LOGPROBS in include:
         raise BadRequest(
@@ -87,17 +93,6 @@ def _refuse(fields: Fields) -> None:
             param="include",
             code="unsupported_parameter",
         )
-
-
-def _refuse_parts(fields: Fields, name: str) -> None:
-    """Refuses an object whose fields ask for anything but plain text."""
-    for part, value in fields.nested(name).values.items():
-        if value is not None and value != {"type": "text"}:
-            raise BadRequest(
-                f"{name}.{part} is not supported by this server (it was {shown(value)}). Leave it out.",
-                param=f"{name}.{part}",
-                code="unsupported_parameter",
-            )
 
 
 def _conversation(fields: Fields) -> str | None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from openai import AsyncOpenAI, BadRequestError, ConflictError, NotFoundError
+from openai.types.conversations import Conversation, ConversationItemList
+from openai.types.responses import Response, ResponseItemList, ResponseStreamEvent
+from pydantic import TypeAdapter
 
+from tests.server.bytes_tokenizer import TEMPLATE, bytes_tokenizer
 from tests.server.conftest import ANSWER, MAX_TOKENS
-from tests.server.running_server import MODEL, Running
+from tests.server.running_server import MODEL, Running, open_parts, serving
+from tests.server.scripted import ScriptedEngine
 from tests.server.test_disconnects import until
 from tests.server.wire_client import WireClient
 
@@ -51,6 +57,26 @@ async def test_a_response_says_what_was_asked_what_came_of_it_and_what_it_took(s
     assert usage.input_tokens_details.cached_tokens == 0
     assert usage.input_tokens_details.cache_write_tokens == usage.input_tokens
     assert usage.output_tokens_details.reasoning_tokens == 0
+
+
+async def test_all_that_goes_out_is_valid_by_the_clients_own_models(server: Running) -> None:
+    """The client itself reads without checking."""
+    http = server.http()
+    asked = {"input": [{"role": role, "content": "x"} for role in ("developer", "assistant", "user")]}
+    made = (await http.post("/v1/conversations", json={"items": asked["input"], "metadata": {"k": "v"}})).json()
+    Conversation.model_validate(made, strict=True)
+    reply = (await http.post("/v1/responses", json=asked | {"conversation": made["id"]})).json()
+    Response.model_validate(reply, strict=True)
+    items = (await http.get(f"/v1/conversations/{made['id']}/items?order=asc")).json()
+    ConversationItemList.model_validate(items, strict=True)
+    assert [item["role"] for item in items["data"]][:3] == ["developer", "assistant", "user"]
+    given = (await http.get(f"/v1/responses/{reply['id']}/input_items")).json()
+    ResponseItemList.model_validate(given, strict=True)
+    lines = (await http.post("/v1/responses", json={"input": "x", "stream": True})).text.splitlines()
+    events = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+    assert len(events) > len(TYPES)
+    for event in events:
+        TypeAdapter(ResponseStreamEvent).validate_json(event, strict=True)
 
 
 async def test_items_of_every_role_reach_the_prompt_in_order(server: Running) -> None:
@@ -285,6 +311,51 @@ async def test_turns_of_one_conversation_run_in_order_and_too_many_are_refused(s
     }
 
 
+async def test_a_turn_whose_conversation_is_deleted_meanwhile_says_that_it_was_not_saved(server: Running) -> None:
+    server.engine.pace = 0.005
+    client = server.openai()
+    conversation = await client.conversations.create()
+    async for event in await say(client, "Hi", stream=True, conversation=conversation.id):
+        if event.type == "response.in_progress":
+            await client.conversations.delete(conversation.id)
+        last = event
+    assert (last.type, last.response.status) == ("response.failed", "failed")
+    assert "could not be saved" in last.response.error.message
+    with pytest.raises(NotFoundError):
+        await client.responses.retrieve(last.response.id)
+
+
+async def test_a_template_that_rewrites_history_reads_a_conversation_without_what_was_deleted(
+    engine: ScriptedEngine, tmp_path: Path
+) -> None:
+    """A04"""
+    other = await open_parts(tmp_path / "other", bytes_tokenizer("{{ messages | length }}" + TEMPLATE), engine)
+    async with serving(other) as server:
+        client = server.openai()
+        conversation = await client.conversations.create()
+        await say(client, "one", conversation=conversation.id)
+        first = (await client.conversations.items.list(conversation.id, order="asc")).data[0]
+        await client.conversations.items.delete(first.id, conversation_id=conversation.id)
+        await say(client, "two", conversation=conversation.id, instructions="Be kind.")
+        assert prompt(server) == f"3system\nBe kind.\nassistant\n{ANSWER}\nuser\ntwo\nassistant\n"
+        await say(client, "three", conversation=conversation.id)
+        assert prompt(server).startswith(f"4assistant\n{ANSWER}\nuser\ntwo\n")
+    await other.store.close()
+
+
+async def test_a_server_that_leaves_ends_its_streams_failed_and_keeps_what_was_sent(server: Running) -> None:
+    server.engine.pace = 0.02
+    client = server.openai()
+    events = []
+    async for event in await say(client, "Hi", stream=True):
+        events.append(event)
+        if event.type == "response.output_text.delta" and len(events) == 6:
+            server.parts.running.interrupt()
+    assert (events[-1].type, events[-1].response.status) == ("response.failed", "failed")
+    sent = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+    assert (await client.responses.retrieve(events[0].response.id)).output_text == sent
+
+
 async def test_branches_wait_for_nobody(server: Running) -> None:
     client = server.openai()
     first = await say(client, "one")
@@ -360,7 +431,8 @@ async def test_bad_input_is_refused_with_its_name_its_value_and_the_limit(
     "asked",
     [
         {"truncation": "disabled", "background": False, "tools": [], "tool_choice": "auto", "include": []},
-        {"text": {"format": {"type": "text"}}, "reasoning": {"effort": None}, "parallel_tool_calls": True},
+        {"text": {"format": {"type": "text"}}, "reasoning": {"effort": "none"}, "parallel_tool_calls": True},
+        {"text": {"verbosity": "medium"}, "reasoning": {"effort": None, "summary": None}},
         {"user": "me", "service_tier": "auto", "a_field_of_tomorrow": 1, "metadata": None, "store": None},
         {"extra_body": {"top_k": 5, "min_p": 0.1, "seed": 7, "ignore_eos": False, "priority": 0}},
     ],
