@@ -39,7 +39,7 @@ class Gatekeeper:
 def check_admin(caller: Caller) -> None:
     """Raises Forbidden."""
     if not caller.admin:
-        raise Forbidden("This route is for the server's operator; the API key is none of theirs.", code="admin_only")
+        raise Forbidden("This route is for the server's operator; the API key is not an admin's.", code="admin_only")
 
 
 def _bearer(headers: Headers) -> str:
