@@ -14,6 +14,7 @@ from chatserve.server.app import create_app
 from chatserve.server.control import Api
 from chatserve.server.edge import Edge
 from chatserve.server.keys import KeysUnusable
+from chatserve.server.live import LiveResponses
 from chatserve.server.running import RunningTurns
 from chatserve.server.serve import DrainLimits, EngineLifecycle, ExitSignals, serve
 from chatserve.server.tally import Tally
@@ -42,6 +43,7 @@ async def serve_api(
     ready: Callable[[], None],
     signals: ExitSignals | None = None,
     tally: Tally | None = None,
+    live: LiveResponses | None = None,
 ) -> None:
     """Serve from the first connection to the last; returns when told to leave. Raises CANNOT_SERVE, and what the
     engine's start raises.
@@ -60,6 +62,7 @@ async def serve_api(
         model_name=api.name,
         limits=api.limits,
         tally=tally,
+        live=live,
     )
     gc.freeze()  # what was loaded stays: no collection need look at it again, in the middle of a stream
     expiry = asyncio.create_task(forget_the_old(manager, api.history_ttl))

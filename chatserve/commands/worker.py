@@ -18,8 +18,9 @@ import uvloop
 from chatserve.commands.api import CANNOT_SERVE, serve_api
 from chatserve.commands.edge import open_edge
 from chatserve.engine.client import EngineClient
-from chatserve.server.control import EngineAt, FromWorker, Refused, Reload, ToWorker, Up, WorkerStart
+from chatserve.server.control import Cancel, EngineAt, FromWorker, Refused, Reload, ToWorker, Up, WorkerStart
 from chatserve.server.edge import Edge
+from chatserve.server.live import LiveResponses
 from chatserve.server.serve import ExitSignals
 from chatserve.server.tally import Tally
 
@@ -43,8 +44,9 @@ async def work(start: WorkerStart) -> None:
     """Serve until told to leave, by a signal or by the supervisor's end."""
     client, signals = EngineClient(start.client), ExitSignals()
     edge = open_edge(start.api.edge, start.meters)
+    live = LiveResponses(lambda tenant, turn: report(Cancel(tenant=tenant, turn=turn)))
     tasks = [
-        asyncio.create_task(follow(await standard_input(), client, edge, signals)),
+        asyncio.create_task(follow(await standard_input(), client, edge, live, signals)),
         asyncio.create_task(leave_if_broken(client, signals)),
     ]
     try:
@@ -56,6 +58,7 @@ async def work(start: WorkerStart) -> None:
             edge,
             ready=partial(report, Up()),
             signals=signals,
+            live=live,
             tally=Tally(rows=start.rows, row=start.row, file=start.tally),
         )
     finally:
@@ -71,13 +74,17 @@ async def standard_input() -> asyncio.StreamReader:
     return reader
 
 
-async def follow(lines: asyncio.StreamReader, client: EngineClient, edge: Edge, signals: ExitSignals) -> None:
+async def follow(
+    lines: asyncio.StreamReader, client: EngineClient, edge: Edge, live: LiveResponses, signals: ExitSignals
+) -> None:
     """Do as the supervisor says, and be where the engine is. Without a supervisor there will be none: leave at once."""
     while line := await lines.readline():
         said: ToWorker = msgspec.json.decode(line, type=ToWorker)
         match said:
             case Reload():
                 edge.reload()
+            case Cancel():
+                live.cancel(said.tenant, said.turn)
             case EngineAt(endpoint=None):
                 client.detach()
             case EngineAt(endpoint=str(endpoint)):

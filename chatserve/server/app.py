@@ -15,6 +15,7 @@ from chatserve.server.conversations import Conversations
 from chatserve.server.discretion import keep_users_words_out_of_logs
 from chatserve.server.errors import ApiError, answer_api_error, answer_bug, answer_http_error
 from chatserve.server.limits import ServerLimits
+from chatserve.server.live import LiveResponses
 from chatserve.server.memory_routes import memory_routes
 from chatserve.server.metrics import Metrics
 from chatserve.server.models import ServedModel
@@ -40,12 +41,14 @@ def create_app(
     model_name: str,
     limits: ServerLimits | None = None,
     tally: Tally | None = None,
+    live: LiveResponses | None = None,
 ) -> Starlette:
     """An application over parts that the caller owns, starts and closes; the engine need not be ready yet.
 
     It is reached through an Edge, which says whose each request is.
 
     running: the turns under way, shared with whoever drains the server.
+    live: the responses that are being made; None: no other process is to be asked about them.
     tally: where the processes of one server count together; None: this one counts alone.
     """
     keep_users_words_out_of_logs()
@@ -58,7 +61,7 @@ def create_app(
         routes=[
             Route("/v1/chat/completions", ChatCompletions(opener, model, limits).create, methods=["POST"]),
             Route("/v1/completions", Completions(opener, model, limits).create, methods=["POST"]),
-            *_responses(Responses(opener, sessions.catalogue, model, limits)),
+            *_responses(Responses(opener, sessions.catalogue, model, limits, live or LiveResponses())),
             *_conversations(Conversations(sessions, limits)),
             *memory_routes(engine, tokenizer, running, sessions.catalogue),
             Route("/v1/models", model.list),

@@ -73,7 +73,14 @@ class Reload(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The API keys are to be read again."""
 
 
-ToWorker = EngineAt | Reload
+class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A tenant's response, made by whichever worker makes it, is to end; from one worker to all."""
+
+    tenant: str
+    turn: str
+
+
+ToWorker = EngineAt | Reload | Cancel
 """Every further line that a worker reads."""
 
 
@@ -87,4 +94,4 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-FromWorker = Up | Refused
+FromWorker = Up | Refused | Cancel

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from chatserve.server.response_wire import Notes, Response, answer_item, response
@@ -24,8 +26,12 @@ class Live:
 
 
 class LiveResponses:
-    def __init__(self) -> None:
+    """ask_others: tells the other processes of this server to cancel a tenant's response; None: there are none."""
+
+    def __init__(self, ask_others: Callable[[str, str], None] | None = None) -> None:
+        self.ask_others = ask_others
         self._live: dict[str, Live] = {}
+        self._cancelling: set[asyncio.Task[None]] = set()
 
     def add(self, live: Live) -> None:
         """Until it is saved."""
@@ -35,6 +41,14 @@ class LiveResponses:
     def find(self, tenant: str, turn: str) -> Live | None:
         live = self._live.get(turn)
         return live if live is not None and live.tenant == tenant else None
+
+    def cancel(self, tenant: str, turn: str) -> None:
+        """For another process, which looks for it in the store; nothing where it is not made here."""
+        live = self.find(tenant, turn)
+        if live is not None:
+            task = asyncio.create_task(live.turn.cancel())
+            self._cancelling.add(task)
+            task.add_done_callback(self._cancelling.discard)
 
     def _remove(self, turn: str) -> None:
         del self._live[turn]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Final
 
@@ -12,7 +13,7 @@ from starlette.responses import Response as Reply
 from chatserve.server.asks import Bounds
 from chatserve.server.body import read_json
 from chatserve.server.disconnect import until_disconnect
-from chatserve.server.errors import BadRequest
+from chatserve.server.errors import BadRequest, Missing
 from chatserve.server.fields import Fields
 from chatserve.server.finding import no_response, reading
 from chatserve.server.item_wire import item_list, message_item
@@ -31,18 +32,22 @@ from chatserve.server.visit import visit_of
 from sessions.catalogue import Catalogue
 from sessions.turns import Turn
 
+_ELSEWHERE_SECONDS, _LOOK_SECONDS = 2.0, 0.02
+"""How long a response that another process cancels is looked for, and how often."""
 _notes: Final = msgspec.json.Decoder(Notes)
 
 
 class Responses:
     """Those that are being made are known in this process only; the others, to every process of one store."""
 
-    def __init__(self, opener: TurnOpener, catalogue: Catalogue, model: ServedModel, limits: ServerLimits) -> None:
+    def __init__(
+        self, opener: TurnOpener, catalogue: Catalogue, model: ServedModel, limits: ServerLimits, live: LiveResponses
+    ) -> None:
         self._opener = opener
         self._catalogue = catalogue
         self._model = model
         self._limits = limits
-        self._live = LiveResponses()
+        self._live = live
 
     async def create(self, request: Request) -> Reply:
         bounds = self._opener.bounds()
@@ -79,7 +84,7 @@ class Responses:
         """Ends one that is being made: it is saved as what was sent of it. One that has ended stays as it is."""
         live = self._live.find(tenant_of(request), _named(request))
         if live is None:
-            return _json(stored_response(*await self._stored(request)))
+            return _json(stored_response(*await self._cancelled_elsewhere(request)))
         await live.turn.cancel()
         notes = live.notes.with_usage(live.turn.usage)
         return _json(ended_response(live.turn.id, notes, live.index, live.turn.text, live.turn.outcome))
@@ -98,6 +103,23 @@ class Responses:
         live = Live(turn, ask.options.tenant, notes, len(ask.messages))
         self._live.add(live)
         return live
+
+    async def _cancelled_elsewhere(self, request: Request) -> tuple[Turn, Notes]:
+        """One that has ended; or that another process makes, which is told so and given a moment. Raises Missing."""
+        try:
+            return await self._stored(request)
+        except Missing:
+            if self._live.ask_others is None:
+                raise
+            self._live.ask_others(tenant_of(request), _named(request))
+        deadline = time.monotonic() + _ELSEWHERE_SECONDS
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                return await self._stored(request)
+            except Missing:
+                if time.monotonic() > deadline:
+                    raise
 
     async def _stored(self, request: Request) -> tuple[Turn, Notes]:
         """A past answer of this endpoint's. Raises Missing."""

@@ -17,7 +17,7 @@ from itertools import count
 
 import msgspec
 
-from chatserve.server.control import Api, EngineAt, FromWorker, Refused, Reload, ToWorker, Up, WorkerStart
+from chatserve.server.control import Api, Cancel, EngineAt, FromWorker, Refused, Reload, ToWorker, Up, WorkerStart
 
 log = logging.getLogger(__name__)
 
@@ -162,10 +162,12 @@ class Workers:
         """What one process says, to its end."""
         assert process.stdout is not None
         while line := await process.stdout.readline():
-            said: Up | Refused = msgspec.json.decode(line, type=FromWorker)
+            said: Up | Refused | Cancel = msgspec.json.decode(line, type=FromWorker)
             match said:
                 case Up():
                     place.up.set()
+                case Cancel():
+                    self._tell_all(said)
                 case Refused():
                     raise WorkerRefused(said.reason)
 

@@ -149,6 +149,19 @@ async def test_the_asynchronous_client_makes_the_tour_on_sqlite(reciting: Servin
     check(await by_the_asynchronous_client(reciting), recital)
 
 
+def test_a_response_is_cancelled_through_whichever_process_is_asked(on_redis: Serving) -> None:
+    with on_redis.openai() as client:
+        for _ in range(6):
+            stream = client.responses.create(
+                model=WIDE, input="on and on", stream=True, extra_body={"ignore_eos": True}
+            )
+            name = next(stream).response.id
+            cancelled = on_redis.post(f"/v1/responses/{name}/cancel", {})
+            assert (cancelled.status_code, cancelled.json()["status"]) == (200, "cancelled")
+            assert list(stream)[-1].response.status == "cancelled"
+    assert on_redis.post("/v1/responses/resp_none/cancel", {}).status_code == 404
+
+
 def test_the_synchronous_client_makes_the_tour_on_redis(on_redis: Serving, recital: Recital) -> None:
     check(by_the_synchronous_client(on_redis), recital)
 
