@@ -1,4 +1,4 @@
-"""What keeping a turn costs: conversations opened, and finished, all at the same moment, on SQLite and on a local Redis.
+"""What keeping a turn costs: conversations opened, and finished, all at one moment, on SQLite and on a local Redis.
 
 python loadtest/store.py
 """
