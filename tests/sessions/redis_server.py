@@ -36,7 +36,7 @@ class RedisServer:
         assert self._process is None
         command = [self._program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder)]
         command += ["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--loglevel", "warning", *options]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 10
         while not self._answers():
             assert self._process.poll() is None, "redis-server ended at once"
