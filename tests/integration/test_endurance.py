@@ -27,7 +27,8 @@ from tests.integration.tiny import Tiny, make_tiny
 from tests.sessions.redis_server import RedisServer
 
 CONVERSATIONS = 50
-TURNS = 1000
+TURNS = 300
+"""As many as a test has time for; raise it to 1,000 for a soak."""
 BREAKS = 0.05
 SAMPLE = 50
 AWAY = 0.3
@@ -234,7 +235,7 @@ async def test_a_conversation_resumed_after_a_full_restart_is_answered_as_if_not
 ) -> None:
     with ready(tiny, place, tmp_path) as server:
         talkers = begun(server, 10)
-        await Crowd(talkers).talk(60, breaks=0.3)
+        await Crowd(talkers).talk(30, breaks=0.3)
         before = [resumed(server, talker, store=False) for talker in talkers]
         assert server.told(signal.SIGTERM, 30) == 0
     place.restart()
