@@ -8,6 +8,9 @@ import pytest
 
 from chatserve.model.demo import fetch_demo
 from chatserve.model.demo_folder import demo_path
+from tests.interpreted import interpret_triton
+
+interpret_triton()  # before any test's module imports a kernel
 
 
 @pytest.fixture(scope="session")
