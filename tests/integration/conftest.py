@@ -11,6 +11,8 @@ from tests.integration.recital import Recital, make_recital
 from tests.integration.serving import WIDE, Serving, serving
 
 RESERVE = 2 << 20
+SCRATCH = 64 << 10
+"""More than the one row of the scratch slot takes, which is mapped always and in nobody's books."""
 
 
 @pytest.fixture(scope="session")
