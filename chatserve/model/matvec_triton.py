@@ -184,7 +184,8 @@ def _part(x, residual, total, at, IN: tl.constexpr, ADD: tl.constexpr):
     if ADD:
         part = part.to(tl.float32) + tl.load(residual + at, mask=there, other=0.0).to(tl.float32)
         part = part.to(x.dtype.element_ty)
-        tl.store(total + at, part, mask=(there & (tl.program_id(0) == 0)).to(tl.int1))
+        if tl.program_id(0) == 0:
+            tl.store(total + at, part, mask=there)
     return part.to(tl.float32)
 
 
