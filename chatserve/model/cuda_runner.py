@@ -17,7 +17,6 @@ from chatserve.model.batch import Batch, Sample
 from chatserve.model.decode_graphs import DecodeGraphs
 from chatserve.model.device_inputs import device_inputs, to_device
 from chatserve.model.draw_triton import DrawWorkspace
-from chatserve.model.errors import BadLogits
 from chatserve.model.fused import FusedWeights
 from chatserve.model.graphs import Outcome, StepGraphs, capture_all, draw
 from chatserve.model.kernels import choose_kernels
@@ -54,9 +53,8 @@ class CudaRunner:
 
     def launch(self, batch: Batch) -> Launched:
         """See `Runner`."""
-        future: Future[list[int]] = Future()
-        self._worker.submit(self._queue, batch, future)
-        return Launched(future)
+        queued = self._worker.submit(self._queue, batch)
+        return Launched(self._ends.submit(tokens_of, queued))
 
     def trim(self) -> None:
         """See `Runner`."""
@@ -67,18 +65,15 @@ class CudaRunner:
         self._worker.shutdown(wait=True)
         self._ends.shutdown(wait=True)
 
-    def _queue(self, batch: Batch, future: Future[list[int]]) -> None:
-        try:
-            with torch.inference_mode(), torch.cuda.device(self._newest.device):
-                tokens = self._step(batch)
-                read = torch.empty(len(tokens), dtype=torch.int64, pin_memory=True)
-                read.copy_(tokens, non_blocking=True)
-                ended = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
-                ended.record()
-        except BaseException as error:
-            future.set_exception(error)
-            raise
-        self._ends.submit(hand_out, future, read, ended)
+    def _queue(self, batch: Batch) -> tuple[torch.Tensor, torch.cuda.Event]:
+        """Where the step's tokens will be on the host, and the event after which they are."""
+        with torch.inference_mode(), torch.cuda.device(self._newest.device):
+            tokens = self._step(batch)
+            read = torch.empty(len(tokens), dtype=torch.int64, pin_memory=True)
+            read.copy_(tokens, non_blocking=True)
+            ended = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+            ended.record()
+        return read, ended
 
     def _step(self, batch: Batch) -> torch.Tensor:
         """The token of each sample, on the device."""
@@ -104,13 +99,11 @@ class CudaRunner:
         return outcome.tokens[: len(samples)]
 
 
-def hand_out(future: Future[list[int]], tokens: torch.Tensor, ended: torch.cuda.Event) -> None:
-    """Once the step has ended: its tokens, or what became of it."""
-    try:
-        ended.synchronize()
-        future.set_result(checked(tokens.tolist()))
-    except (BadLogits, RuntimeError) as error:  # RuntimeError: the device's
-        future.set_exception(error)
+def tokens_of(queued: Future[tuple[torch.Tensor, torch.cuda.Event]]) -> list[int]:
+    """A step's tokens once it has ended. Raises what it raised, BadLogits among it."""
+    tokens, ended = queued.result()
+    ended.synchronize()
+    return checked(tokens.tolist())
 
 
 def open_runner(
