@@ -18,7 +18,7 @@ from chatserve.model.decode_graphs import DecodeGraphs
 from chatserve.model.device_inputs import device_inputs, to_device
 from chatserve.model.draw_triton import DrawWorkspace
 from chatserve.model.fused import FusedWeights
-from chatserve.model.graphs import Outcome, StepGraphs, capture_all, draw
+from chatserve.model.graphs import Outcome, Stage, StepGraphs, capture_all, draw
 from chatserve.model.kernels import choose_kernels
 from chatserve.model.loaded import LoadedModel
 from chatserve.model.runner import Launched, checked
@@ -124,11 +124,12 @@ def open_runner(
         network = model.weights.over(kv)
         newest = torch.zeros(len(kv), dtype=torch.int64, device=model.device)
         workspace = DrawWorkspace.of(most_rows, spec.vocab_size, model.device)
+        stage = Stage(network, workspace, newest, scratch)
         graphs: list[StepGraphs] = []
         if isinstance(model.weights, FusedWeights):
             if kernels.decode is not None:
-                graphs.append(DecodeGraphs(network, kernels.decode, workspace, newest=newest, scratch=scratch))
+                graphs.append(DecodeGraphs(stage, kernels.decode))
             if isinstance(kernels.prompts, Fa3Kernel):
-                graphs.append(TurnGraphs(network, kernels.prompts, workspace, newest=newest, scratch=scratch))
-        capture_all(graphs, most_rows, progress)
+                graphs.append(TurnGraphs(stage, kernels.prompts))
+        capture_all(graphs, progress)
     return CudaRunner(network, kernels.step, graphs, workspace, newest=newest, worker=worker)

@@ -12,9 +12,8 @@ import torch
 from chatserve.model.attention_mixed import DecodeRows, DecodeStep
 from chatserve.model.batch import COMING, Batch
 from chatserve.model.device_inputs import Drawing, Numbers, draw_keys, temperature_bits, temperatures_of, to_device
-from chatserve.model.draw_triton import DrawWorkspace
-from chatserve.model.graphs import Captured, Outcome, capture_step, draw
-from chatserve.model.step import Network, StepRows
+from chatserve.model.graphs import Captured, Outcome, Stage, capture_step
+from chatserve.model.step import StepRows
 
 IDS, POSITIONS, SLOTS, KEYS, TEMPERATURES = range(5)
 """The rows of a graph's input."""
@@ -24,45 +23,33 @@ FIRST, BY_SIXTEEN = (1, 2, 3, 4, 8), 128
 
 
 class DecodeGraphs:
-    """See StepGraphs: each sequence has one new row, which is sampled. A size is a number of sequences.
+    """See StepGraphs: each sequence has one new row, which is sampled. A size is a number of sequences."""
 
-    newest: int64 [slots]: read where an id is COMING, written with each step's tokens.
-    scratch: a slot of which the first row is mapped and nobody's.
-    """
-
-    def __init__(
-        self,
-        network: Network,
-        kernel: DecodeRows,
-        workspace: DrawWorkspace,
-        *,
-        newest: torch.Tensor,
-        scratch: int,
-    ) -> None:
-        self._network = network
+    def __init__(self, stage: Stage, kernel: DecodeRows) -> None:
+        self._stage = stage
         self._kernel = kernel
-        self._workspace = workspace
-        self._newest = newest
-        self._idle = np.array([[0], [0], [scratch], [0], [0]], dtype=np.int64)
-        self._sizes: Sequence[int] = ()
+        self._idle = np.array([[0], [0], [stage.scratch], [0], [0]], dtype=np.int64)
+        self._rungs: Sequence[int] = ()
         self._captured: dict[int, Captured] = {}
 
-    def sizes(self, most: int) -> Sequence[int]:
+    @property
+    def sizes(self) -> Sequence[int]:
         """A ladder on which padding costs little: products take as long, and padded rows attend to one token."""
+        most = self._stage.most_sequences
         rungs = {*FIRST, *range(16, BY_SIXTEEN + 1, 16), *range(BY_SIXTEEN + 32, most + 1, 32), most}
         return sorted(rung for rung in rungs if rung <= most)
 
     def capture(self, size: int, pool: Any) -> None:
         """See StepGraphs."""
-        inputs = to_device(np.repeat(self._idle, size, axis=1), self._newest.device)
+        inputs = to_device(np.repeat(self._idle, size, axis=1), self._stage.newest.device)
         self._captured[size] = capture_step(self._compute, inputs, pool)
-        self._sizes = sorted(self._captured)
+        self._rungs = sorted(self._captured)
 
     def fits(self, batch: Batch) -> bool:
         """See StepGraphs."""
         samples = batch.samples
         return (
-            len(batch.slots) <= self._sizes[-1]
+            len(batch.slots) <= self._rungs[-1]
             and len(samples) == len(batch.token_ids) == len(batch.slots)
             and all(each.sequence == index for index, each in enumerate(samples))
         )
@@ -70,20 +57,20 @@ class DecodeGraphs:
     def replay(self, batch: Batch) -> Outcome:
         """See StepGraphs."""
         rows = len(batch.slots)
-        captured = self._captured[self._sizes[bisect_left(self._sizes, rows)]]
+        captured = self._captured[self._rungs[bisect_left(self._rungs, rows)]]
         numbers: Numbers = np.repeat(self._idle, captured.inputs.shape[1], axis=1)
         numbers[IDS, :rows] = batch.token_ids.numpy()
         numbers[POSITIONS, :rows] = batch.positions.numpy()
         numbers[SLOTS, :rows] = batch.slots
         numbers[KEYS, :rows] = draw_keys(batch.samples)
         numbers[TEMPERATURES, :rows] = temperature_bits(batch.samples)
-        return captured.replay(to_device(numbers, self._newest.device))
+        return captured.replay(to_device(numbers, self._stage.newest.device))
 
     def _compute(self, inputs: torch.Tensor) -> Outcome:
         asked, positions, slots = inputs[IDS], inputs[POSITIONS], inputs[SLOTS]
-        ids = torch.where(asked == COMING, self._newest[slots], asked)
+        ids = torch.where(asked == COMING, self._stage.newest[slots], asked)
         rows = StepRows(ids, positions, slots)
         attention = DecodeStep(self._kernel, self._kernel.plan(slots, positions + 1))
-        logits = self._network.logits(rows, attention, None)
+        logits = self._stage.network.logits(rows, attention, None)
         drawing = Drawing(temperatures_of(inputs[TEMPERATURES]), inputs[KEYS], slots)
-        return Outcome(ids, slots, logits, draw(logits, drawing, self._newest, self._workspace))
+        return Outcome(ids, slots, logits, self._stage.draw(logits, drawing))

@@ -16,6 +16,7 @@ import torch
 from chatserve.model.batch import Batch
 from chatserve.model.device_inputs import Drawing
 from chatserve.model.draw_triton import DrawWorkspace, draw_tokens
+from chatserve.model.step import Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,35 @@ class Captured:
         return self.outcome
 
 
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What captured steps of every kind work on.
+
+    newest: int64 [slots]: read where an id is COMING, written with each step's tokens.
+    scratch: a slot of which the first row is mapped and nobody's.
+    """
+
+    network: Network
+    workspace: DrawWorkspace
+    newest: torch.Tensor
+    scratch: int
+
+    @property
+    def most_sequences(self) -> int:
+        """Of a step."""
+        return len(self.workspace.scores)
+
+    def draw(self, logits: torch.Tensor, drawing: Drawing) -> torch.Tensor:
+        """A token a row, written into `newest` too."""
+        return draw(logits, drawing, self.newest, self.workspace)
+
+
 class StepGraphs(Protocol):
     """Captured steps of one kind."""
 
-    def sizes(self, most: int) -> Sequence[int]:
-        """What to capture where a step has `most` sequences at most."""
+    @property
+    def sizes(self) -> Sequence[int]:
+        """What to capture."""
         ...
 
     def capture(self, size: int, pool: Any) -> None:
@@ -63,13 +88,13 @@ class StepGraphs(Protocol):
         ...
 
 
-def capture_all(kinds: Sequence[StepGraphs], most: int, progress: Callable[[int, int], None]) -> None:
+def capture_all(kinds: Sequence[StepGraphs], progress: Callable[[int, int], None]) -> None:
     """Capture every kind, its largest size first: the others then need no memory of their own.
 
     progress: told how many are done, of how many.
     """
     pool = torch.cuda.graph_pool_handle()
-    todo = [(kind, size) for kind in kinds for size in sorted(kind.sizes(most), reverse=True)]
+    todo = [(kind, size) for kind in kinds for size in sorted(kind.sizes, reverse=True)]
     for done, (kind, size) in enumerate(todo):
         progress(done, len(todo))
         kind.capture(size, pool)

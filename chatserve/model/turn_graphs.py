@@ -17,9 +17,8 @@ import torch
 from chatserve.model.attention_fa3 import Fa3Kernel
 from chatserve.model.batch import COMING, Batch
 from chatserve.model.device_inputs import Drawing, Numbers, draw_keys, temperature_bits, temperatures_of, to_device
-from chatserve.model.draw_triton import DrawWorkspace
-from chatserve.model.graphs import Captured, Outcome, capture_step, draw
-from chatserve.model.step import Network, StepRows
+from chatserve.model.graphs import Captured, Outcome, Stage, capture_step
+from chatserve.model.step import StepRows
 
 SIZES = (32, 64, 96, 128, 192, 256, 320, 384, 448, 512, 576, 640, 768)
 """Rows. Below some 256 a step takes as long as reading the weights, so finer steps would gain little there."""
@@ -29,50 +28,35 @@ MOST_SEQUENCES = 256
 
 
 class TurnGraphs:
-    """See StepGraphs. A size is a number of rows.
+    """See StepGraphs. A size is a number of rows."""
 
-    newest: int64 [slots]: read where an id is COMING, written with each step's tokens.
-    scratch: a slot of which the first row is mapped and nobody's.
-    """
-
-    def __init__(
-        self,
-        network: Network,
-        kernel: Fa3Kernel,
-        workspace: DrawWorkspace,
-        *,
-        newest: torch.Tensor,
-        scratch: int,
-    ) -> None:
-        self._network = network
+    def __init__(self, stage: Stage, kernel: Fa3Kernel) -> None:
+        self._stage = stage
         self._kernel = kernel
-        self._workspace = workspace
-        self._newest = newest
-        self._scratch = scratch
-        self._most_sequences = min(MOST_SEQUENCES, len(workspace.scores))
-        self._sizes: Sequence[int] = ()
+        self._most_sequences = min(MOST_SEQUENCES, stage.most_sequences)
+        self._rungs: Sequence[int] = ()
         self._captured: dict[int, Captured] = {}
 
-    def sizes(self, most: int) -> Sequence[int]:
+    @property
+    def sizes(self) -> Sequence[int]:
         """See StepGraphs."""
-        del most
         return SIZES
 
     def capture(self, size: int, pool: Any) -> None:
         """See StepGraphs."""
         nothing = Batch(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), (), (), (), ())
-        inputs = to_device(self._numbers(nothing, size), self._newest.device)
+        inputs = to_device(self._numbers(nothing, size), self._stage.newest.device)
         self._captured[size] = capture_step(partial(self._compute, size), inputs, pool)
-        self._sizes = sorted(self._captured)
+        self._rungs = sorted(self._captured)
 
     def fits(self, batch: Batch) -> bool:
         """See StepGraphs."""
-        return len(batch.token_ids) <= self._sizes[-1] and len(batch.slots) <= self._most_sequences
+        return len(batch.token_ids) <= self._rungs[-1] and len(batch.slots) <= self._most_sequences
 
     def replay(self, batch: Batch) -> Outcome:
         """See StepGraphs."""
-        size = self._sizes[bisect_left(self._sizes, len(batch.token_ids))]
-        return self._captured[size].replay(to_device(self._numbers(batch, size), self._newest.device))
+        size = self._rungs[bisect_left(self._rungs, len(batch.token_ids))]
+        return self._captured[size].replay(to_device(self._numbers(batch, size), self._stage.newest.device))
 
     def _numbers(self, batch: Batch, size: int) -> Numbers:
         """A graph's input: three numbers a row, seven a sequence, and where the last sequence's rows end."""
@@ -92,8 +76,8 @@ class TurnGraphs:
             temperature_bits(batch.samples),
         )
         # What is missing: rows and draws of the scratch slot, and sequences of no row after the last.
-        row_fill = (0, 0, self._scratch)
-        sequence_fill = (rows, 0, self._scratch, 0, self._scratch, 0, 0)
+        row_fill = (0, 0, self._stage.scratch)
+        sequence_fill = (rows, 0, self._stage.scratch, 0, self._stage.scratch, 0, 0)
         padded = [
             *(padded_to(each, size, fill) for each, fill in zip(by_row, row_fill, strict=True)),
             *(padded_to(each, sequences, fill) for each, fill in zip(by_sequence, sequence_fill, strict=True)),
@@ -107,12 +91,12 @@ class TurnGraphs:
         sequences = self._sequences(size)
         parts = inputs.split_with_sizes([size] * 3 + [sequences] * 7 + [1])
         asked, positions, slots, firsts, lengths, owners, sampled, drawn, keys, temperatures, end = parts
-        ids = torch.where(asked == COMING, self._newest[slots], asked)
+        ids = torch.where(asked == COMING, self._stage.newest[slots], asked)
         rows = StepRows(ids, positions, slots)
         attention = self._kernel.captured(torch.cat([firsts, end]).int(), lengths.int(), owners.int(), most_new=size)
-        logits = self._network.logits(rows, attention, sampled)
+        logits = self._stage.network.logits(rows, attention, sampled)
         drawing = Drawing(temperatures_of(temperatures), keys, drawn)
-        tokens = draw(logits, drawing, self._newest, self._workspace)
+        tokens = self._stage.draw(logits, drawing)
         return Outcome(ids[sampled], drawn, logits, tokens)
 
 

@@ -11,6 +11,7 @@ from chatserve.model.attention_fa3 import Fa3Kernel
 from chatserve.model.batch import COMING, Batch
 from chatserve.model.device_inputs import device_inputs
 from chatserve.model.draw_triton import DrawWorkspace
+from chatserve.model.graphs import Stage
 from chatserve.model.kernels import choose_kernels
 from chatserve.model.turn_graphs import MOST_SEQUENCES, TurnGraphs
 from tests.model.fused_tiny import fused
@@ -38,7 +39,7 @@ class Rig:
         self.network = self.model.weights.over(self.kv)
         self.newest = torch.zeros(slots, dtype=torch.int64, device="cuda")
         workspace = DrawWorkspace.of(MOST_SEQUENCES, spec.vocab_size, self.model.device)
-        self.graphs = TurnGraphs(self.network, kernels.prompts, workspace, newest=self.newest, scratch=SCRATCH)
+        self.graphs = TurnGraphs(Stage(self.network, workspace, self.newest, SCRATCH), kernels.prompts)
         pool = torch.cuda.graph_pool_handle()
         for size in (192, 64):
             self.graphs.capture(size, pool)
