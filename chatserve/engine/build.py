@@ -67,41 +67,21 @@ def build_engine(
     max_running = settings.max_running or defaults.max_running
     depth = settings.depth or defaults.depth
     step_tokens = max(settings.step_tokens or defaults.step_tokens, max_running)
-    driver = open_driver(defaults.driver, **driver_arguments(device))
-    dtype = getattr(torch, spec.dtype)
-    layout = KVLayout.choose(
-        layers=spec.layers,
-        kv_heads=spec.kv_heads,
-        head_dim=spec.head_dim,
-        itemsize=dtype.itemsize,
-        granularity=driver.granularity,
-        max_len=spec.max_len,
-        chunk_tokens=settings.chunk_tokens,
-    )
-    kv_bytes = settings.kv_bytes or int(driver.free_bytes() * defaults.kv_share)
-    slots = max_running * SLOTS_PER_RUNNING
-    manager = Manager(
-        driver,
-        layout,
-        slots=slots,
-        limit=max(1, kv_bytes // layout.chunk_bytes),
-        reserve=settings.kv_reserve // layout.chunk_bytes,
-    )
-    kv = arena_view(layout, manager.arena, slots=manager.slots, dtype=dtype, device=driver.dlpack_device)
+    manager, kv = open_arena(model, settings, defaults, slots=max_running * SLOTS_PER_RUNNING)
+    chunk_tokens, capacity = manager.layout.chunk_tokens, manager.capacity
     worker = worker or model_thread()
     if device.type == "cuda":
         runner = cuda_runner(
             model,
             kv,
             worker,
-            chunk_tokens=layout.chunk_tokens,
+            chunk_tokens=chunk_tokens,
             most_rows=max_running,
             scratch=SCRATCH,
             progress=progress,
         )
     else:
         runner = host_runner(model, kv, worker)
-    capacity = manager.capacity
     engine = Engine(
         runner=runner,
         memory=Memory(
@@ -113,7 +93,7 @@ def build_engine(
         scheduler=Scheduler(
             max_running=max_running,
             step_tokens=step_tokens,
-            share_from=layout.chunk_tokens,
+            share_from=chunk_tokens,
         ),
         end_ids=spec.end_ids,
         vocab_size=spec.vocab_size,
@@ -121,6 +101,36 @@ def build_engine(
         wake=wake,
     )
     return engine, EngineLimits(max_tokens=capacity, max_running=max_running, priorities=settings.priorities)
+
+
+def open_arena(
+    model: LoadedModel, settings: EngineSettings, defaults: DeviceDefaults, *, slots: int
+) -> tuple[Manager, torch.Tensor]:
+    """The memory of a model's KV, and the arena [slots, rows, layers, 2, kv_heads, head_dim] as the model sees it.
+
+    Raises DriverError.
+    """
+    spec = model.spec
+    driver = open_driver(defaults.driver, **driver_arguments(model.device))
+    dtype = getattr(torch, spec.dtype)
+    layout = KVLayout.choose(
+        layers=spec.layers,
+        kv_heads=spec.kv_heads,
+        head_dim=spec.head_dim,
+        itemsize=dtype.itemsize,
+        granularity=driver.granularity,
+        max_len=spec.max_len,
+        chunk_tokens=settings.chunk_tokens,
+    )
+    kv_bytes = settings.kv_bytes or int(driver.free_bytes() * defaults.kv_share)
+    manager = Manager(
+        driver,
+        layout,
+        slots=slots,
+        limit=max(1, kv_bytes // layout.chunk_bytes),
+        reserve=settings.kv_reserve // layout.chunk_bytes,
+    )
+    return manager, arena_view(layout, manager.arena, slots=manager.slots, dtype=dtype, device=driver.dlpack_device)
 
 
 def driver_arguments(device: torch.device) -> dict[str, int]:
