@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from loadtest.kernel_clock import event_seconds
+
 BANDWIDTH = 4.3e12
 """Bytes a second, read and written, that a copy moves on an H200."""
 
@@ -27,12 +29,7 @@ def microseconds(calls: Sequence[Callable[[], object]], *, replays: int = 10, la
     graph.replay()
     times: list[float] = []
     for _ in range(replays):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(float(begin.elapsed_time(end)) * 1e3 / launches)
+        times.append(event_seconds(graph.replay) * 1e6 / launches)
     return statistics.median(times)
 
 
