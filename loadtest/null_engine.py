@@ -1,12 +1,12 @@
-"""An engine that computes nothing: `python -m loadtest.null_engine ENDPOINT STEPS VOCABULARY TOKEN...`.
+"""In the engine's place, what answers at once: `python -m loadtest.null_engine ENDPOINT VOCABULARY TOKEN...`.
 
-STEPS a second it says one token to every request, of the given ones in turn, as the real engine's process would.
+It says one token after the other to every request, of the given ones in turn: what is then left of a time to the first
+token is the server's.
 """
 
 from __future__ import annotations
 
 import sys
-import time
 
 import msgspec
 import zmq
@@ -27,27 +27,7 @@ from chatserve.engine.messages import (
     Stop,
     ToEngine,
 )
-from chatserve.model.sampling import SamplingDefaults
-from chatserve.model.spec import ModelSpec
-
-CONTEXT = 65536
-
-
-def ready(vocabulary: int) -> Ready:
-    """What a model of this vocabulary would say of itself."""
-    spec = ModelSpec(
-        name="null",
-        layers=1,
-        heads=1,
-        kv_heads=1,
-        head_dim=8,
-        vocab_size=vocabulary,
-        max_len=CONTEXT,
-        dtype="float32",
-        end_ids=(2,),
-        defaults=SamplingDefaults(),
-    )
-    return Ready(spec=spec, limits=EngineLimits(max_tokens=CONTEXT, max_running=4096))
+from loadtest.null_runner import CONTEXT, null_spec
 
 
 class NullEngine:
@@ -63,6 +43,11 @@ class NullEngine:
         self._decoder = msgspec.msgpack.Decoder(ToEngine)
         self._encoder = msgspec.msgpack.Encoder()
 
+    @property
+    def busy(self) -> bool:
+        """Whether anybody waits for a token."""
+        return bool(self._left)
+
     def hear(self) -> None:
         """Everything that has arrived."""
         while self._socket.poll(0):
@@ -76,7 +61,8 @@ class NullEngine:
                     self._left.pop(stop.id, None)
                     self._made.pop(stop.id, None)
                 case Hello():
-                    self._send(client, ready(self._vocabulary))
+                    limits = EngineLimits(max_tokens=CONTEXT, max_running=4096)
+                    self._send(client, Ready(spec=null_spec(self._vocabulary), limits=limits))
                 case AskStats() as asked:
                     figures = dict.fromkeys(EngineStats.__struct_fields__, 0)
                     self._send(client, Stats(ticket=asked.ticket, stats=EngineStats(**figures)))
@@ -102,23 +88,20 @@ class NullEngine:
 
 
 def main() -> None:
-    """Step at the set rate, or as fast as one may if that is too slow, until killed."""
-    endpoint, steps, vocabulary, *tokens = sys.argv[1:]
+    """Answer until standard input is closed."""
+    endpoint, vocabulary, *tokens = sys.argv[1:]
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket = context.socket(zmq.ROUTER)
     socket.set_hwm(0)
     socket.bind(endpoint)
     engine = NullEngine(socket, int(vocabulary), tuple(map(int, tokens)))
-    pause = 1 / float(steps)
-    due = time.perf_counter()
-    while True:
-        wait = due - time.perf_counter()
-        if wait > 0:
-            socket.poll(round(wait * 1e3))
+    poller = zmq.Poller()
+    poller.register(socket, zmq.POLLIN)
+    poller.register(parent := sys.stdin.fileno(), zmq.POLLIN)
+    while parent not in dict(poller.poll(0 if engine.busy else None)):
         engine.hear()
-        if time.perf_counter() >= due:
-            engine.step()
-            due = max(due + pause, time.perf_counter())
+        engine.step()
+    context.destroy(linger=0)
 
 
 if __name__ == "__main__":
