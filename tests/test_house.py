@@ -20,9 +20,11 @@ BELOW = {
     "chatserve.model": set(),
     "chatserve.engine": {"vtensor", "chatserve.model"},
     "chatserve.server": {"chatserve.engine", "chatserve.text", "chatserve.model", "sessions"},
+    "chatserve.page": {"chatserve.server", "chatserve.engine", "chatserve.text", "chatserve.model", "sessions"},
     "chatserve.terminal": set(),
     "chatserve.bench": set(),
     "chatserve.commands": {
+        "chatserve.page",
         "chatserve.server",
         "chatserve.engine",
         "chatserve.text",
@@ -44,6 +46,9 @@ FREE_OF_TORCH = {
     "chatserve.engine.settings",
 }
 """All of the engine and the model that a server may see."""
+
+TORCHLESS = {"chatserve.server", "chatserve.page", "chatserve.text", "chatserve.terminal", "sessions"}
+"""The rooms that see no more of it."""
 
 
 def module_of(path: Path) -> str:
@@ -76,7 +81,7 @@ def test_imports_point_downward_only(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_the_server_sees_values_only_of_engine_and_model(path: Path) -> None:
-    if room_of(module_of(path)) in ("chatserve.server", "chatserve.page", "sessions", "chatserve.text"):
+    if room_of(module_of(path)) in TORCHLESS:
         below = {name for name in imports(path) if name.startswith(("chatserve.model", "chatserve.engine"))}
         assert below <= FREE_OF_TORCH
         if "convert" not in path.name:
