@@ -52,10 +52,11 @@ def _mappings_mirror_pages(operations: Operations) -> None:
 
 
 def _tree_is_a_radix_tree(layout: KVLayout, tree: RTree) -> None:
-    tokens = nodes = 0
+    tokens = nodes = chunks = 0
     for node in tree.walk():
         nodes += 1
         tokens += len(node.tokens)
+        chunks += len(node.chunks)
         first = node.start // layout.chunk_tokens
         last = node.end // layout.chunk_tokens if node.children else layout.chunks_for(node.end)
         assert len(node.chunks) == last - first, "a node that holds other pages than its own"
@@ -66,7 +67,10 @@ def _tree_is_a_radix_tree(layout: KVLayout, tree: RTree) -> None:
             assert child.parent is node
             assert child.start == node.end
             assert int(child.tokens[0]) == token
-    assert (tokens, nodes) == (tree.tokens, tree.nodes), "the rTree's own counts are off"
+    for leaf in tree.leaves:
+        assert not leaf.children, "an inner node that waits for eviction"
+        assert leaf.parent is not None, "a node that waits for eviction and is in no tree"
+    assert (tokens, nodes, chunks) == (tree.tokens, tree.nodes, tree.chunks), "the rTree's own counts are off"
 
 
 def _references_equal_holders(operations: Operations, tree: RTree, running: list[VTensor]) -> None:

@@ -7,13 +7,14 @@ nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from vtensor.audit import audit
-from vtensor.driver.base import Address, Driver, DriverError, Fence
+from vtensor.driver.base import Address, DeviceMemory, Driver, DriverError, Fence
 from vtensor.layout import KVLayout
-from vtensor.node import Tokens
+from vtensor.node import Node, Tokens
 from vtensor.operations import Operations
+from vtensor.picture import Picture, take_picture
 from vtensor.pool import Chunk, VTensor
 from vtensor.prefix import PrefixMemory, measure_prefix
 from vtensor.reuse import Reuse, Why
@@ -126,15 +127,19 @@ class Manager:
         leaf = self._tree.find(tenant, tokens, stamp=self._clock()).leaf
         return leaf is not None and self._reusing.warm(leaf, self._tree.path(leaf))
 
-    def prefix_record(self, vtensor: VTensor, tenant: str, tokens: Tokens, fence: Fence | None = None) -> None:
+    def prefix_record(
+        self, vtensor: VTensor, tenant: str, tokens: Tokens, fence: Fence | None = None, *, label: str = ""
+    ) -> None:
         """PrefixRecord and Release: the vTensor's first rows, those of `tokens`, can be matched from now on.
 
         fence: the last work that was launched on the vTensor, if it may still be under way.
+        label: what its leaf is called in pictures from now on; empty: as it was called.
         Its slot stays mapped as a warm extra when it is the only one to end there.
         """
         assert vtensor in self._running.vtensors
         used = self.layout.chunks_for(len(tokens))
         leaf = self._tree.rPush(tenant, tokens, vtensor.chunks[:used])
+        _name(leaf, label)
         if leaf is None or leaf.warm is not None or not self._repoint(vtensor, self._tree.path(leaf), len(tokens)):
             self.release(vtensor, fence)
             return
@@ -146,7 +151,7 @@ class Manager:
         self._warm.keep(vtensor, leaf)
         self._operations.pFree(held)
 
-    def publish(self, vtensor: VTensor, tenant: str, tokens: Tokens) -> None:
+    def publish(self, vtensor: VTensor, tenant: str, tokens: Tokens, *, label: str = "") -> None:
         """PrefixRecord of a vTensor that runs on: rows written by completed steps can be matched already.
 
         Not where the rTree has the same tokens in other chunks: those would be held up by what follows them.
@@ -155,7 +160,8 @@ class Manager:
         place = self._tree.find(tenant, tokens, stamp=self._clock())
         whole = place.length // self.layout.chunk_tokens
         if place.chunks[:whole] == vtensor.chunks[:whole]:
-            self._tree.grow(place, tenant, tokens, vtensor.chunks[: self.layout.chunks_for(len(tokens))])
+            leaf = self._tree.grow(place, tenant, tokens, vtensor.chunks[: self.layout.chunks_for(len(tokens))])
+            _name(leaf, label)
 
     def release(self, vtensor: VTensor, fence: Fence | None = None) -> None:
         """Release: chunks and slot go back to their sets; what is mapped stays until it is in the way.
@@ -195,6 +201,17 @@ class Manager:
         """What is recorded of these tokens now; changes nothing."""
         return measure_prefix(self.layout, self._tree, tenant, tokens)
 
+    def picture(self, tenant: str, *, most: int, focus: Collection[str] = ()) -> Picture:
+        """What this tenant has recorded, at most so many nodes of it; changes nothing.
+
+        focus: labels whose leaves are in it however long they were not used.
+        """
+        return take_picture(self._tree, tenant, most=most, focus=focus, now=self._clock())
+
+    def device_memory(self) -> DeviceMemory | None:
+        """What the device says of itself, whoever uses it; None where it says nothing."""
+        return self._operations.driver.device_memory()
+
     def audit(self) -> None:
         """Prove that the books balance: see audit.py. Raises AssertionError."""
         audit(self.layout, self._operations, self._tree, self._running.vtensors, self._warm.leaves)
@@ -222,3 +239,8 @@ class Manager:
         evicted = self._tree.evict()
         self._counts.evicted_chunks += evicted
         return evicted
+
+
+def _name(leaf: Node | None, label: str) -> None:
+    if leaf is not None and label:
+        leaf.label = label

@@ -15,18 +15,41 @@ Tokens = npt.NDArray[np.int32]
 class Node:
     """Tokens `start` to `end` of every recorded vTensor below.
 
+    serial: its number, in the order in which nodes came to be; never another's.
     tenant: whose tree it is in.
     chunks: for pages from start // chunk_tokens on; an inner node leaves the page its end lies inside to its children.
     warm: the idle vTensor of a leaf whose slot is still mapped over exactly the leaf's path.
     cut: the token that came after a leaf's end before it was evicted.
+    label: what whoever recorded the leaf last calls its vTensor; opaque.
     stamp: when it was last used; queued: whether it waits in the queue of eviction.
     """
 
-    __slots__ = ("children", "chunks", "cut", "parent", "queued", "stamp", "start", "tenant", "tokens", "warm")
+    __slots__ = (
+        "children",
+        "chunks",
+        "cut",
+        "label",
+        "parent",
+        "queued",
+        "serial",
+        "stamp",
+        "start",
+        "tenant",
+        "tokens",
+        "warm",
+    )
 
     def __init__(
-        self, tenant: str, parent: Node | None, tokens: Tokens, start: int, chunks: list[Chunk], stamp: float
+        self,
+        serial: int,
+        tenant: str,
+        parent: Node | None,
+        tokens: Tokens,
+        start: int,
+        chunks: list[Chunk],
+        stamp: float,
     ) -> None:
+        self.serial = serial
         self.tenant = tenant
         self.parent = parent
         self.tokens = tokens
@@ -35,6 +58,7 @@ class Node:
         self.children: dict[int, Node] = {}
         self.warm: VTensor | None = None
         self.cut: int | None = None
+        self.label = ""
         self.stamp = stamp
         self.queued = False
 

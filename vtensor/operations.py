@@ -44,6 +44,7 @@ class Operations:
         self._layout = layout
         self.limit = limit
         self.calls = 0
+        self.given_back = 0
         self._arena_bytes = (slots + 2) * layout.slot_bytes
         self.arena = driver.reserve(self._arena_bytes)
         self._scratch_bytes = -(-layout.token_stride // driver.granularity) * driver.granularity
@@ -146,6 +147,7 @@ class Operations:
                 self.Unmap(slot, page)
             self._call(self._driver.release, chunk.handle, self._layout.chunk_bytes)
             self.pset.remove(chunk)
+            self.given_back += 1
         return len(surplus)
 
     def close(self) -> None:

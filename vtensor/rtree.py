@@ -8,13 +8,13 @@ hashed.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from math import inf
 
 import numpy as np
 
+from vtensor.leaves import LeafQueue
 from vtensor.match import Match, Place
 from vtensor.node import Node, Tokens, agreement
 from vtensor.past import Past
@@ -42,11 +42,12 @@ class RTree:
         self._take, self._drop, self._unwarm = take, drop, unwarm
         self._roots: dict[str, Node] = {}
         self._clock = clock
-        self._leaves: list[tuple[float, int, Node]] = []
-        self._pushes = count()
+        self._leaves = LeafQueue()
+        self._serials = count()
         self._past = Past()
         self.tokens = 0
         self.nodes = 0
+        self.chunks = 0
 
     def rPrefixMatch(self, tenant: str, tokens: Tokens) -> Match:
         """The longest prefix of these tokens recorded for this tenant. What it found counts as used now."""
@@ -128,8 +129,9 @@ class RTree:
             self._take(chunk)
         leaf.chunks = kept + own
         self._drop(replaced)
+        self.chunks += len(own) - len(replaced)
         self.tokens += len(rest)
-        self._enqueue(leaf)
+        self._leaves.add(leaf)
         return leaf
 
     def evict(self, unused_since: float = inf) -> bool:
@@ -138,24 +140,16 @@ class RTree:
         unused_since: only what was last used before this time.
         A chunk with another reference is one that a running vTensor maps: giving it up would free nothing.
         """
-        in_use: list[tuple[float, int, Node]] = []
-        evicted = False
-        while self._leaves and not evicted and self._leaves[0][0] < unused_since:
-            entry = heapq.heappop(self._leaves)
-            stamp, _, node = entry
-            if node.children or node.parent is None:
-                node.queued = False
-            elif stamp != node.stamp:
-                heapq.heappush(self._leaves, (node.stamp, next(self._pushes), node))
-            elif node.chunks[-1].references > 1:
-                in_use.append(entry)
-            else:
-                node.queued = False
-                self._shorten(node)
-                evicted = True
-        for entry in in_use:
-            heapq.heappush(self._leaves, entry)
-        return evicted
+        leaf = self._leaves.take(unused_since)
+        if leaf is None:
+            return False
+        self._shorten(leaf)
+        return True
+
+    @property
+    def leaves(self) -> LeafQueue:
+        """In the order in which `evict` takes them."""
+        return self._leaves
 
     def clear(self, why: Why = Why.FLUSHED) -> None:
         """Give up everything; what running vTensors hold stays theirs. Of the past only the tokens are remembered."""
@@ -166,7 +160,7 @@ class RTree:
         self._past.note_flush(self._roots, self.tokens, why)
         self._roots = {}
         self._leaves.clear()
-        self.tokens = self.nodes = 0
+        self.tokens = self.nodes = self.chunks = 0
 
     def path(self, leaf: Node) -> list[Chunk]:
         """The page table of a leaf."""
@@ -176,6 +170,19 @@ class RTree:
         """Every node, parents first."""
         for root in self._roots.values():
             yield from root.below()
+
+    def runs(self, tenant: str) -> list[Node]:
+        """The nodes of one tenant that have tokens: all but the root; parents first."""
+        root = self._roots.get(tenant)
+        nodes = [] if root is None else list(root.children.values())
+        for node in nodes:
+            nodes += node.children.values()  # and on through these
+        return nodes
+
+    @property
+    def tenants(self) -> int:
+        """Of how many something is recorded; each has a root."""
+        return len(self._roots)
 
     def _split(self, node: Node, at: int) -> Node:
         """Part a node at a token inside it; returns the upper half, now an inner node."""
@@ -195,6 +202,7 @@ class RTree:
         chunk = leaf.chunks.pop()
         end = (leaf.start // self._chunk_tokens + len(leaf.chunks)) * self._chunk_tokens
         self._drop([chunk])
+        self.chunks -= 1
         cut = -1
         while leaf.start >= end:
             parent, cut = leaf.parent, int(leaf.tokens[0])
@@ -211,7 +219,7 @@ class RTree:
         self.tokens -= max(0, leaf.end - end)
         leaf.cut = int(leaf.tokens[end - leaf.start]) if end < leaf.end else cut
         leaf.tokens = leaf.tokens[: end - leaf.start]
-        self._enqueue(leaf)
+        self._leaves.add(leaf)
 
     def _tidy(self, node: Node) -> None:
         """After one of its children has gone."""
@@ -246,14 +254,9 @@ class RTree:
 
     def _new(self, tenant: str, parent: Node | None, tokens: Tokens, start: int, chunks: list[Chunk]) -> Node:
         self.nodes += 1
-        return Node(tenant, parent, tokens, start, chunks, self._clock())
+        return Node(next(self._serials), tenant, parent, tokens, start, chunks, self._clock())
 
     def _cool(self, node: Node) -> None:
         warm, node.warm = node.warm, None
         if warm is not None:
             self._unwarm(warm)
-
-    def _enqueue(self, leaf: Node) -> None:
-        if not leaf.queued:
-            leaf.queued = True
-            heapq.heappush(self._leaves, (leaf.stamp, next(self._pushes), leaf))

@@ -26,7 +26,7 @@ class MemoryStats:
 
     private: held by one vTensor, running or recorded.  shared: held by several, or by a running one and the rTree.
     mapped: counts a chunk at every address it is mapped at.  recorded_tokens: tokens in the rTree.
-    driver_calls: memory-mapping calls since the start.
+    driver_calls: memory-mapping calls since the start.  given_back_chunks: to the device, since the start.
     """
 
     chunk_tokens: int
@@ -48,6 +48,7 @@ class MemoryStats:
     takeovers: int
     copies: int
     evicted_chunks: int
+    given_back_chunks: int
 
     def bytes(self, chunks: int) -> int:
         return chunks * self.chunk_bytes
@@ -79,4 +80,5 @@ def measure(layout: KVLayout, operations: Operations, tree: RTree, counts: Count
         takeovers=counts.takeovers,
         copies=counts.copies,
         evicted_chunks=counts.evicted_chunks,
+        given_back_chunks=operations.given_back,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtensor.driver.base import Address, Driver, Fence, Handle, OutOfMemory
+from vtensor.driver.base import Address, DeviceMemory, Driver, Fence, Handle, OutOfMemory
 
 
 class WatchedDriver:
@@ -73,6 +73,9 @@ class WatchedDriver:
 
     def free_bytes(self) -> int:
         return self._real.free_bytes()
+
+    def device_memory(self) -> DeviceMemory | None:
+        return self._real.device_memory()
 
     def close(self) -> None:
         self._real.close()

@@ -5,6 +5,7 @@ A driver is used by one thread at a time. Each call does its whole work or raise
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NewType, Protocol
 
 Address = NewType("Address", int)
@@ -17,6 +18,14 @@ class DriverError(Exception):
 
 class OutOfMemory(DriverError):
     """The device, or the system, has no memory (or no mappings) left for this call."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """Bytes of the whole device, and those that no program has."""
+
+    total: int
+    free: int
 
 
 class Fence(Protocol):
@@ -89,6 +98,10 @@ class Driver(Protocol):
 
     def free_bytes(self) -> int:
         """Memory the device or system could still give."""
+        ...
+
+    def device_memory(self) -> DeviceMemory | None:
+        """What the device says of itself; None where it has no memory of its own to speak of. Cheap."""
         ...
 
     def close(self) -> None: ...

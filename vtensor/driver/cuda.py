@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from cuda.bindings import driver as cu
 
-from vtensor.driver.base import Address, DriverError, Fence, Handle, OutOfMemory
+from vtensor.driver.base import Address, DeviceMemory, DriverError, Fence, Handle, OutOfMemory
 
 K_DL_CUDA: Final = 2
 FULL: Final = (cu.CUresult.CUDA_ERROR_OUT_OF_MEMORY,)
@@ -119,8 +119,11 @@ class CudaDriver:
         return CudaEvent(int(self._stream))
 
     def free_bytes(self) -> int:
-        free, _total = _checked(cu.cuMemGetInfo(), "cuMemGetInfo")
-        return int(free)
+        return self.device_memory().free
+
+    def device_memory(self) -> DeviceMemory:
+        free, total = _checked(cu.cuMemGetInfo(), "cuMemGetInfo")
+        return DeviceMemory(int(total), int(free))
 
     def close(self) -> None:
         for address, size in list(self._reserved.items()):

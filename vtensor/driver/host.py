@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from vtensor.driver.base import Address, DriverError, Fence, Handle, OutOfMemory, Passed
+from vtensor.driver.base import Address, DeviceMemory, DriverError, Fence, Handle, OutOfMemory, Passed
 
 PROT_NONE: Final = 0
 MAP_SHARED: Final = 0x01
@@ -115,6 +115,10 @@ class HostDriver:
         except OSError:
             return available
         return available if limit == "max" else min(available, max(0, int(limit) - int(used)))
+
+    def device_memory(self) -> DeviceMemory | None:
+        """The system's memory is not a device's."""
+        return None
 
     def close(self) -> None:
         for address, size in list(self._reserved.items()):

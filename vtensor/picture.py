@@ -1,0 +1,106 @@
+"""A picture of the rTree: what one tenant has recorded, where it lies, and in which order it would be given up.
+
+Taken between two acts, from the books alone: nothing counts as used by it, and the order of eviction stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from vtensor.node import Node
+from vtensor.rtree import RTree
+
+
+@dataclass(frozen=True, slots=True)
+class PictureNode:
+    """Tokens `start` to `end` of every recorded vTensor below.
+
+    id: the same in every picture while the node lives; an upper half that is split off has a new one.
+    parent: None at the beginning of a vTensor.
+    chunks: held here. An inner node leaves the chunk that its end lies inside to its children.
+    shared: several recorded vTensors go through it, or several running ones map it.  in_use: a running one maps it.
+    warm: the next turn of the vTensor that ends here takes its slot over without a call.
+    idle: seconds since it was last used.
+    next: how many leaves, of whatever tenant, are given up before this one; None where it would not be given up.
+    label: of a leaf, as it was recorded last.
+    """
+
+    id: int
+    parent: int | None
+    start: int
+    end: int
+    chunks: int
+    shared: bool
+    in_use: bool
+    warm: bool
+    idle: float
+    next: int | None
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nodes that are not in a picture, and the chunks that they hold."""
+
+    nodes: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """nodes: parents first, those used last where there are too many, each with all of its ancestors.
+
+    more: the same tenant's others.  others: what is recorded of all other tenants.
+    """
+
+    nodes: tuple[PictureNode, ...]
+    more: Rest
+    others: Rest
+
+
+def take_picture(tree: RTree, tenant: str, *, most: int, focus: Collection[str], now: float) -> Picture:
+    """At most so many nodes. focus: labels whose leaves come before those used later.  now: by the tree's clock."""
+    every = tree.runs(tenant)
+    shown = every if len(every) <= most else _choose(every, most, frozenset(focus))
+    ranks = {leaf: rank for rank, leaf in enumerate(tree.leaves.in_order())}
+    held, drawn = (sum(map(len, map(attrgetter("chunks"), nodes))) for nodes in (every, shown))
+    return Picture(
+        nodes=tuple(_draw(node, now, ranks.get(node)) for node in shown),
+        more=Rest(len(every) - len(shown), held - drawn),
+        others=Rest(tree.nodes - tree.tenants - len(every), tree.chunks - held),
+    )
+
+
+def _choose(every: Sequence[Node], most: int, focus: frozenset[str]) -> list[Node]:
+    """In the same order. Of a path that there is not room enough for, its beginning."""
+    latest = sorted(every, key=attrgetter("stamp"), reverse=True)[:most]
+    first = [node for node in every if node.label in focus] if focus else []
+    chosen: set[Node] = set()
+    for node in (*first, *latest):
+        path: list[Node] = []
+        while node not in chosen and node.parent is not None:
+            path.insert(0, node)
+            node = node.parent
+        chosen.update(path[: most - len(chosen)])
+    return [node for node in every if node in chosen]
+
+
+def _draw(node: Node, now: float, rank: int | None) -> PictureNode:
+    parent = node.parent
+    assert parent is not None, "a root has no tokens"
+    holders = max((chunk.references for chunk in node.chunks), default=1)
+    return PictureNode(
+        id=node.serial,
+        parent=None if parent.parent is None else parent.serial,
+        start=node.start,
+        end=node.end,
+        chunks=len(node.chunks),
+        shared=bool(node.children) or holders > 2,  # the rTree is one of them
+        in_use=holders > 1,
+        warm=node.warm is not None,
+        idle=now - node.stamp,
+        next=rank,
+        label=node.label,
+    )
