@@ -148,15 +148,20 @@ class DecodeKernel:
         )
         return DecodePlan(items=items, count=count, rows=rows, tiling=one)
 
-    def attend(self, plan: DecodePlan, layer: int, query: torch.Tensor, scale: float) -> torch.Tensor:
-        """query: [sequences, heads, head_dim], its last dimension dense. Returns the same shape, dense.
+    def attend(
+        self, plan: DecodePlan, layer: int, query: torch.Tensor, scale: float, output: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """query: [sequences, heads, head_dim], its last dimension dense. Returns the same shape, dense: `output`, where
+        that is given.
 
         Each sequence's K and V, the new token's included, are in its slot already.
         """
         keys, values = self._kv_rows.keys[layer], self._kv_rows.values[layer]
         assert query.shape == (plan.rows, self._kv_heads * self._group, self._head_dim)
         assert query.stride(2) == 1
-        output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+        output = torch.empty(query.shape, dtype=query.dtype, device=query.device) if output is None else output
+        assert output.shape == query.shape
+        assert output.is_contiguous()
         one = plan.tiling
         group_join, dim_tile = triton.next_power_of_2(self._group), max(16, triton.next_power_of_2(self._head_dim))
         attend_kernel[(self._kv_heads, len(plan.items))](

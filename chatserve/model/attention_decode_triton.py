@@ -44,7 +44,6 @@ def attend_kernel(
     JOIN: tl.constexpr,  # else so many at once, by the last program
     EARLY: tl.constexpr,
 ):
-    let_next_start(EARLY)
     await_previous(EARLY)
     head = tl.program_id(0)
     number = tl.program_id(1)

@@ -141,12 +141,13 @@ class Fa3Step:
         self._most_new = max(2, most_new)  # at 1 it would compute without a mask, in larger tiles
         self._plan = plan
 
-    def attend(self, layer: int, query: torch.Tensor, scale: float) -> torch.Tensor:
-        """See StepAttention."""
+    def attend(self, layer: int, query: torch.Tensor, scale: float, output: torch.Tensor | None = None) -> torch.Tensor:
+        """See StepAttention. output: where the step's rows are written; it has room for those before the first, too."""
         return self._operator(
             query,
             self._kv.keys[layer],
             self._kv.values[layer],
+            out=output,
             cu_seqlens_q=self._firsts,
             seqused_k=self._lengths,
             max_seqlen_q=self._most_new,

@@ -21,8 +21,10 @@ class DecodeRows(Protocol):
         """slots, lengths: int64 [sequences]; a length counts the new row. What all layers share."""
         ...
 
-    def attend(self, plan: Any, layer: int, query: torch.Tensor, scale: float) -> torch.Tensor:
-        """query: [sequences, heads, head_dim]; returns that shape."""
+    def attend(
+        self, plan: Any, layer: int, query: torch.Tensor, scale: float, output: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """query: [sequences, heads, head_dim]; returns that shape: `output`, where that is given."""
         ...
 
 

@@ -130,6 +130,6 @@ def open_runner(
             if kernels.decode is not None:
                 graphs.append(DecodeGraphs(stage, kernels.decode))
             if isinstance(kernels.prompts, Fa3Kernel):
-                graphs.append(TurnGraphs(stage, kernels.prompts))
+                graphs.append(TurnGraphs(stage, kernels.prompts, kernels.decode))
         capture_all(graphs, progress)
     return CudaRunner(network, kernels.step, graphs, workspace, newest=newest, worker=worker)

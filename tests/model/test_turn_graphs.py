@@ -33,13 +33,14 @@ class Rig:
         spec = self.model.spec
         shape = (slots, ROWS, spec.layers, 2, spec.kv_heads, spec.head_dim)
         self.kv = torch.zeros(shape, dtype=torch.bfloat16, device="cuda")
-        kernels = choose_kernels(self.kv, heads=spec.heads, chunk_tokens=256, most_rows=slots)
+        kernels = choose_kernels(self.kv, heads=spec.heads, chunk_tokens=256, most_rows=MOST_SEQUENCES)
         assert isinstance(kernels.prompts, Fa3Kernel)
         self.prompts = kernels.prompts
         self.network = self.model.weights.over(self.kv)
         self.newest = torch.zeros(slots, dtype=torch.int64, device="cuda")
         workspace = DrawWorkspace.of(MOST_SEQUENCES, spec.vocab_size, self.model.device)
-        self.graphs = TurnGraphs(Stage(self.network, workspace, self.newest, SCRATCH), kernels.prompts)
+        stage = Stage(self.network, workspace, self.newest, SCRATCH)
+        self.graphs = TurnGraphs(stage, kernels.prompts, kernels.decode)
         pool = torch.cuda.graph_pool_handle()
         for size in (192, 64):
             self.graphs.capture(size, pool)
@@ -63,8 +64,20 @@ def rig() -> Iterator[Rig]:
         [(1, 600, 64), (2, 0, 30)],
         [(3, 700, 1), (1, 0, 60), (2, 511, 2), (4, 130, 1)],
         [(slot, 64 * slot, 20 + slot) for slot in range(1, SLOTS)],
+        [(3, 700, 1), (4, 130, 1), (2, 0, 1), (1, 0, 60), (5, 511, 70)],
+        [(3, 700, 1), (1, 0, 60), (4, 130, 1), (5, 511, 90)],
+        [(1, 800, 100), (2, 0, 92)],
     ],
-    ids=["one prompt", "a full graph", "a long past", "decodes among prompts", "many"],
+    ids=[
+        "one prompt",
+        "a full graph",
+        "a long past",
+        "decodes among prompts",
+        "many",
+        "decodes with their own kernel",
+        "a decode after a prompt",
+        "no decode for that kernel",
+    ],
 )
 def test_a_step_is_the_same_captured(rig: Rig, parts: list[tuple[int, int, int]]) -> None:
     for slot, start, _ in parts:
@@ -111,6 +124,14 @@ def test_only_what_is_sampled_has_a_token(rig: Rig) -> None:
     outcome = rig.graphs.replay(batch)
     assert (outcome.logits[:1].float() - expected.float()).norm() / expected.float().norm() < CLOSE
     assert torch.equal(rig.newest[[1, 2]], before[[1, 2]])
+
+
+def test_more_prompts_than_there_is_room_for_do_not_fit() -> None:
+    with torch.inference_mode():
+        rig = Rig(slots=100)
+        many = [(slot, 0, TEXT[:2]) for slot in range(1, 67)]
+        assert not rig.graphs.fits(make_batch([(99, 0, TEXT[:1]), *many[:65]]))
+        assert rig.graphs.fits(make_batch([(99, 0, TEXT[:1]), *many[:64]]))
 
 
 def test_what_is_too_large_does_not_fit(rig: Rig) -> None:
