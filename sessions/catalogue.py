@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from sessions.digest import DigestChain
+from sessions.search import Hit
 from sessions.store import NotFound, Store
 from sessions.turns import Conversation, Message, Status, Turn, chain_ids, check_metadata
 
@@ -88,7 +89,7 @@ class Catalogue:
             status="completed",
             created=now,
         )
-        await self._store.advance(conversation, turn)
+        await self._store.advance(msgspec.structs.replace(conversation, leaf=None), turn)
         return conversation
 
     async def conversation(self, tenant: str, conversation: str) -> Conversation:
@@ -102,6 +103,24 @@ class Catalogue:
         """Newest first, from the one that follows `after`."""
         found = await self._store.conversations(tenant, after, limit + 1)
         return Page(tuple(found[:limit]), len(found) > limit)
+
+    async def recent(self, tenant: str, after: str | None = None, limit: int = 20) -> Page[Conversation]:
+        """The latest used first, from the one that follows `after`."""
+        found = await self._store.recent(tenant, after, limit + 1)
+        return Page(tuple(found[:limit]), len(found) > limit)
+
+    async def search(self, tenant: str, words: Sequence[str], after: str | None = None, limit: int = 20) -> Page[Hit]:
+        """Those of `recent` that hold all of these words; see `sessions.search`."""
+        found = await self._store.search(tenant, words, after, limit + 1)
+        return Page(tuple(found[:limit]), len(found) > limit)
+
+    async def turns(self, tenant: str, conversation: str) -> tuple[Conversation, list[Turn]]:
+        """A conversation and all its turns, none before its parent; of one whose answer was deleted, its place only."""
+        found = await self.conversation(tenant, conversation)
+        turns = await self._store.turns(conversation)
+        if not turns:  # deleted since it was found: there is none without a turn
+            raise NotFound("there is no such conversation")
+        return found, turns
 
     async def update(self, tenant: str, conversation: str, metadata: Mapping[str, str]) -> Conversation:
         """Raises ValueError for metadata beyond its limits."""

@@ -11,10 +11,8 @@ class SessionBusy(Exception):
     """A turn of this session is running and as many as may wait already do."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"a turn of this session is running and {limit} more are waiting, which is the limit: "
-            "send the next turn after an answer has come"
-        )
+        waiting = f" and {limit} more are waiting, which is the limit" if limit else ""
+        super().__init__(f"a turn of this session is running{waiting}: send the next turn after an answer has come")
         self.limit = limit
 
 
@@ -30,11 +28,12 @@ class Gate:
         return len(self._lines)
 
     @asynccontextmanager
-    async def enter(self, key: Hashable) -> AsyncIterator[None]:
-        """Hold the key. Raises SessionBusy at once when the line is full."""
+    async def enter(self, key: Hashable, *, wait: bool = True) -> AsyncIterator[None]:
+        """Hold the key. Raises SessionBusy at once when the line is full, or, for one who does not wait, not empty."""
+        most = self._max_waiting if wait else 0
         line = self._lines.setdefault(key, _Line())
-        if line.length > self._max_waiting:
-            raise SessionBusy(self._max_waiting)
+        if line.length > most:
+            raise SessionBusy(most)
         line.length += 1
         try:
             async with line.lock:  # asyncio's lock is fair, and a cancelled waiter leaves its line

@@ -12,10 +12,13 @@ import fcntl
 import hashlib
 import os
 import struct
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+from sessions.gate import SessionBusy
 
 FIRST_LOOK, LONGEST_LOOK = 0.002, 0.02
 """Seconds between two looks at a lock that another process has."""
@@ -38,9 +41,9 @@ class FileHolds:
         return len(self._kept) + len(self._alone)
 
     @asynccontextmanager
-    async def alone(self, name: str) -> AsyncIterator[int]:
-        """Use what only one may use at a time; waits for other processes. Within one, the callers see to it that only
-        one comes.
+    async def alone(self, name: str, *, wait: bool = True) -> AsyncIterator[int]:
+        """Use what only one may use at a time; waits for other processes, or raises SessionBusy at once. Within one,
+        the callers see to it that only one comes.
 
         Whoever is next holds the byte after, which is taken first: the process that has just been, with more turns
         waiting of its own, does not get in before.
@@ -49,15 +52,20 @@ class FileHolds:
         assert place not in self._alone, "two at once in one process"
         self._alone.add(place)
         try:
-            await self._take(place + 1)
+            await self._take(place + 1, wait=wait)
             try:
-                await self._take(place)
+                await self._take(place, wait=wait)
             finally:
                 self._locks.release(place + 1)
             yield 0  # such a lock cannot be lost, so it needs no fence
         finally:
             self._locks.release(place)
             self._alone.discard(place)
+
+    async def held(self, names: Sequence[str]) -> set[str]:
+        """Those of the names that somebody uses alone just now, here or in another process."""
+        places = {name: _place(name) for name in names}
+        return {name for name, place in places.items() if place in self._alone or self._locks.taken(place)}
 
     @asynccontextmanager
     async def keep(self, name: str) -> AsyncIterator[None]:
@@ -85,9 +93,11 @@ class FileHolds:
         """Let go of all."""
         self._locks.close()
 
-    async def _take(self, place: int, *, shared: bool = False) -> None:
+    async def _take(self, place: int, *, shared: bool = False, wait: bool = True) -> None:
         pause = FIRST_LOOK
         while not self._locks.take(place, shared=shared):
+            if not wait:
+                raise SessionBusy(0)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_LOOK)
 
@@ -106,6 +116,12 @@ class _Locks:
         except BlockingIOError:
             return False
         return True
+
+    def taken(self, place: int) -> bool:
+        """Whether another opening has it for itself; takes nothing."""
+        assert self._file is not None, "closed"
+        answer = fcntl.fcntl(self._file, fcntl.F_OFD_GETLK, _flock(fcntl.F_RDLCK, place))
+        return int.from_bytes(answer[:2], sys.byteorder, signed=True) != fcntl.F_UNLCK
 
     def release(self, place: int) -> None:
         """Harmless when it is not held, and after the end."""

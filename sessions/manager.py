@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 
@@ -72,13 +72,37 @@ class SessionManager:
         instructions: a system message before all others, in this turn's prompt only.
         stored: False leaves nothing of the turn.
         """
-        named = await self.catalogue.conversation(tenant, conversation)
-        assert named.session is not None, "the catalogue shows only what has a name"
-        async with self._gate.enter((tenant, named.session)), self._alone(tenant, named.session) as fence:
-            now = await self.catalogue.conversation(tenant, conversation)
+        async with self._held(tenant, conversation, wait=True) as (now, fence):
             chain = await self._store.chain(now.leaf) if now.leaf else []
             write = partial(self._store.advance, fence=fence) if stored else leave_nothing
             yield self._turn(now, chain, messages, write, instructions)
+
+    @asynccontextmanager
+    async def turn_at(
+        self,
+        tenant: str,
+        conversation: str,
+        parent: str | None,
+        messages: Sequence[Message],
+        *,
+        instructions: str | None = None,
+        wait: bool = True,
+    ) -> AsyncIterator[OpenTurn]:
+        """Open a turn that goes on from any turn of a conversation and becomes its leaf: what came after `parent`
+        stays, as a branch. Otherwise like `conversation`.
+
+        parent: None is where the conversation begins, after what it was created with. One of another conversation, or
+        one that was hidden and is not the leaf, is NotFound.
+        wait: False raises SessionBusy at once where a turn runs, in whatever process.
+        """
+        async with self._held(tenant, conversation, wait=wait) as (now, fence):
+            chain = await self._path(now, parent)
+            yield self._turn(now, chain, messages, partial(self._store.advance, fence=fence), instructions)
+
+    async def running(self, tenant: str, conversations: Iterable[Conversation]) -> set[str]:
+        """The ids of those in which a turn runs just now, or waits to, in whatever process. Waits for nobody."""
+        names = {session_hold(tenant, each.session): each.id for each in conversations if each.session is not None}
+        return {names[held] for held in await self._store.holds.held(tuple(names))}
 
     @asynccontextmanager
     async def branch(
@@ -103,6 +127,28 @@ class SessionManager:
             if conversation is None:
                 raise NotFound("there is no such answer")
             yield self._turn(conversation, await self._store.chain(parent), messages, write, instructions)
+
+    @asynccontextmanager
+    async def _held(self, tenant: str, conversation: str, *, wait: bool) -> AsyncIterator[tuple[Conversation, int]]:
+        """A conversation as it is while nobody else may move its leaf, and the fence to save with."""
+        session = (await self.catalogue.conversation(tenant, conversation)).session
+        assert session is not None, "the catalogue shows only what has a name"
+        async with (
+            self._gate.enter((tenant, session), wait=wait),
+            self._store.holds.alone(session_hold(tenant, session), wait=wait) as fence,
+        ):
+            yield await self.catalogue.conversation(tenant, conversation), fence
+
+    async def _path(self, conversation: Conversation, parent: str | None) -> list[Turn]:
+        """From the conversation's beginning to a turn that can be gone on from."""
+        if parent is None:
+            first = (await self._store.chain(conversation.leaf))[:1] if conversation.leaf else []
+            return first if first and first[0].answer is None else []
+        if parent != conversation.leaf:
+            found = await self._store.turn(conversation.tenant, parent)
+            if found is None or found.conversation != conversation.id:
+                raise NotFound("there is no such turn in the conversation")
+        return await self._store.chain(parent)
 
     async def _visible(self, tenant: str, turn: str) -> Turn:
         found = await self._store.turn(tenant, turn)

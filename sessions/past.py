@@ -13,13 +13,15 @@ class Past:
 
     known: messages whose ids are `ids`, the instructions first.
     pending: messages that come after them and have no ids yet.
-    anew: `ids` is empty although earlier answers have some: the instructions are others, so all is pending.
+    anew: `ids` is empty although there are earlier answers: the instructions are others, or the ids of an answer that
+        came from elsewhere are not known; so all is pending.
     """
 
     def __init__(self, chain: Sequence[Turn], instructions: str | None) -> None:
         told = () if instructions is None else (Message("system", instructions),)
         answered = max((place for place, turn in enumerate(chain, 1) if turn.answer is not None), default=0)
-        self.anew = answered > 0 and chain[answered - 1].instructions != instructions
+        past = chain[:answered]
+        self.anew = answered > 0 and (past[-1].instructions != instructions or not _encoded(past))
         self.known: tuple[Message, ...] = ()
         self.ids = array("i")
         if answered and not self.anew:
@@ -28,3 +30,9 @@ class Past:
             self.pending = chain_messages(chain[answered:])
         else:
             self.pending = (*told, *chain_messages(chain))
+
+
+def _encoded(past: Sequence[Turn]) -> bool:
+    """Whether all answers since the last restart have their ids."""
+    start = max((place for place, turn in enumerate(past) if turn.restarts), default=0)
+    return all(turn.prompt_ids or turn.output_ids for turn in past[start:] if turn.answer is not None)

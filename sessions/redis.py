@@ -1,4 +1,6 @@
-"""Conversations in a Redis server: every call is one script, reads and writes each on a line of their own."""
+"""Conversations in a Redis server: every call is one script; reads, writes, leases and searches each have a line of
+their own. A search is several scripts, between which others have their turn.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,16 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from sessions import redis_scripts as scripts
-from sessions.chains import check_chain
+from sessions.chains import check_chain, parents_first
 from sessions.redis_holds import RedisHolds
 from sessions.redis_line import RedisLine
 from sessions.redis_records import conversation_from_fields, turn_from_record, turn_to_record
+from sessions.redis_search import search
+from sessions.search import Hit
 from sessions.store import BadRecord, NewerFormat, NotFound, StoreUnavailable, TurnConflict, session_hold
-from sessions.turns import Conversation, Turn
+from sessions.turns import Conversation, Turn, wordless
 
-MIGRATIONS: tuple[scripts.Script, ...] = ()
+MIGRATIONS: tuple[scripts.Script, ...] = (scripts.LIST_BY_USE,)
 """One script a format version after the first, in order; each brings a store to its version and says so in `format`,
 unless another process did. Never edit one that was released: add one. A turn's record has a layout number of its own,
 so that records need not be rewritten.
@@ -23,7 +27,7 @@ REFUSED = {
     "other": "another turn is already stored as {turn}",
     "refused": "turn {turn} of conversation {conversation} is refused: its parent or its session is wrong",
     "fenced": "conversation {conversation} was held by somebody else before turn {turn} ended",
-    "moved": "conversation {conversation} went on from {parent} before turn {turn} ended",
+    "moved": "conversation {conversation} went on from {leaf} before turn {turn} ended",
 }
 
 
@@ -35,6 +39,7 @@ class RedisStore:
             self._reads = RedisLine(url, patience)
             self._writes = RedisLine(url, save_patience)
             self._leases = RedisLine(url, patience)
+            self._searches = RedisLine(url, patience)
         except ValueError:  # whose text may quote the password
             raise StoreUnavailable("the sessions' URL names no Redis server: redis://host:port/db is one") from None
         self.holds = RedisHolds(self._leases, lease)
@@ -70,10 +75,20 @@ class RedisStore:
         return found
 
     async def conversations(self, tenant: str, after: str | None, limit: int) -> list[Conversation]:
-        found = await self._reads.call(scripts.CONVERSATIONS, tenant, after or "", limit)
-        if found is None:
-            raise NotFound("the conversation that the list is to go on after is not there")
-        return [each for fields in found if (each := conversation_from_fields(fields)) is not None]
+        found = await self._reads.call(scripts.CONVERSATIONS, "named", tenant, after or "", limit)
+        return _listed(found)
+
+    async def recent(self, tenant: str, after: str | None, limit: int) -> list[Conversation]:
+        return _listed(await self._reads.call(scripts.CONVERSATIONS, "used", tenant, after or "", limit))
+
+    async def search(self, tenant: str, words: Sequence[str], after: str | None, limit: int) -> list[Hit]:
+        return await search(self._searches, tenant, words, after, limit)
+
+    async def turns(self, conversation: str) -> list[Turn]:
+        records, hidden = await self._reads.call(scripts.TURNS, conversation)
+        gone = frozenset(map(bytes.decode, hidden))
+        turns = parents_first([turn_from_record(record) for record in records])
+        return [wordless(turn) if turn.id in gone else turn for turn in turns]
 
     async def turn(self, tenant: str, turn: str) -> Turn | None:
         record = await self._reads.call(scripts.TURN, tenant, turn)
@@ -98,6 +113,26 @@ class RedisStore:
         if turns:
             check_chain(turns, turns[-1].id)
         return turns
+
+    async def create(self, conversation: Conversation, turns: Sequence[Turn]) -> None:
+        assert conversation.session is not None
+        planted: list[bytes | str] = []
+        for turn in turns:
+            planted += (turn.id, turn.parent or "", turn.digest, turn_to_record(turn))
+        outcome = await self._writes.call(
+            scripts.CREATE,
+            conversation.id,
+            conversation.tenant,
+            conversation.session,
+            repr(conversation.created),
+            repr(conversation.used),
+            msgspec.json.encode(conversation.metadata),
+            conversation.leaf or "",
+            1 + len(MIGRATIONS),
+            *planted,
+        )
+        if outcome not in (b"saved", b"same"):
+            raise TurnConflict(f"conversation {conversation.id} is refused: one of its ids names another")
 
     async def add(self, conversation: Conversation, turn: Turn) -> None:
         await self._save(conversation, turn, advances=False, fence=0)
@@ -127,7 +162,7 @@ class RedisStore:
 
     async def close(self) -> None:
         await self.holds.close()
-        for line in (self._reads, self._writes, self._leases):
+        for line in (self._reads, self._writes, self._leases, self._searches):
             await line.close()
 
     async def _migrate(self) -> None:
@@ -158,12 +193,19 @@ class RedisStore:
             fence,
             "" if session is None else session_hold(conversation.tenant, session),
             1 + len(MIGRATIONS),
+            conversation.leaf or "",
         )
         if outcome == b"gone":
             raise NotFound(f"turn {turn.parent} of conversation {conversation.id} is gone")
         if outcome not in (b"saved", b"same"):
             said = REFUSED[outcome.decode()]
-            raise TurnConflict(said.format(turn=turn.id, conversation=conversation.id, parent=turn.parent))
+            raise TurnConflict(said.format(turn=turn.id, conversation=conversation.id, leaf=conversation.leaf))
+
+
+def _listed(found: Sequence[Sequence[bytes]] | None) -> list[Conversation]:
+    if found is None:
+        raise NotFound("the conversation that the list is to go on after is not there")
+    return [each for fields in found if (each := conversation_from_fields(fields)) is not None]
 
 
 def _root_first(records: Sequence[bytes]) -> list[Turn]:

@@ -16,8 +16,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from sessions.gate import SessionBusy
+from sessions.redis_hold_scripts import CLAIM, DISCLAIM, DROP, HELD, KEEP, LEAVE, RENEW, TAKE
 from sessions.redis_line import Arg, RedisLine
-from sessions.redis_scripts import CLAIM, DISCLAIM, DROP, KEEP, LEAVE, RENEW, TAKE, Script
+from sessions.redis_scripts import Script
 from sessions.store import StoreUnavailable
 
 FIRST_LOOK, LONGEST_LOOK = 0.002, 0.05
@@ -40,17 +42,21 @@ class RedisHolds:
         return len(self._alone) + len({name for name, _ in self._kept})
 
     @asynccontextmanager
-    async def alone(self, name: str) -> AsyncIterator[int]:
+    async def alone(self, name: str, *, wait: bool = True) -> AsyncIterator[int]:
         """A `Holds.alone`. Raises StoreUnavailable."""
         token = uuid.uuid4().hex
         try:
-            fence: int = await self._until_granted(TAKE, name, token, self._ms)
+            fence: int = await self._until_granted(TAKE, name, token, self._ms, wait=wait)
             self._alone[name, token] = fence
             self._renew()
             yield fence
         finally:
             self._alone.pop((name, token), None)
             await _done(self._line.submit(LEAVE, name, token))
+
+    async def held(self, names: Sequence[str]) -> set[str]:
+        """A `Holds.held`. Raises StoreUnavailable."""
+        return {name.decode() for name in await self._line.call(HELD, *names)} if names else set()
 
     @asynccontextmanager
     async def keep(self, name: str) -> AsyncIterator[None]:
@@ -80,9 +86,11 @@ class RedisHolds:
             self._renewing.cancel()
             await asyncio.wait((self._renewing,))
 
-    async def _until_granted(self, script: Script, *args: Arg) -> int:
+    async def _until_granted(self, script: Script, *args: Arg, wait: bool = True) -> int:
         pause = FIRST_LOOK
         while not (granted := await self._line.call(script, *args)):
+            if not wait:
+                raise SessionBusy(0)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_LOOK)
         return int(granted)

@@ -10,6 +10,7 @@ turn:TURN           the conversation of a turn
 s:TENANT SESSION    the conversation of a session's name
 d:TENANT DIGEST     sorted set: turns of a digest, by `n`
 named:TENANT        sorted set: conversations with a session, by their creation
+used:TENANT         sorted set: the same, by their last use
 idle                sorted set: conversations without one, by their last use
 l:HOLD, w:HOLD      who holds a name alone, and who is next; both lapse
 f:HOLD              the last fence that was given for it
@@ -25,9 +26,6 @@ from __future__ import annotations
 import hashlib
 
 import msgspec
-
-FENCE_MS = 86_400_000
-"""A fence outlives any turn."""
 
 PRELUDE = """
 local P = 'chatserve:'
@@ -50,8 +48,28 @@ local function drop(id)
   end
   if session then call('DEL', P .. 's:' .. of(tenant, session)) end
   call('ZREM', P .. 'named:' .. tenant, id)
+  call('ZREM', P .. 'used:' .. tenant, id)
   call('ZREM', P .. 'idle', id)
   call('DEL', c, t)
+end
+local function listed(list, after, limit)
+  local first = 0
+  if after ~= '' then
+    local rank = call('ZREVRANK', list, after)
+    if not rank then return false end
+    first = rank + 1
+  end
+  return call('ZREVRANGE', list, first, first + limit - 1)
+end
+local function place(c, id, tenant, session)
+  local used = call('HGET', c, 'used')
+  call('ZADD', session and P .. 'used:' .. tenant or P .. 'idle', used, id)
+end
+local function plant(id, tenant, turn, parent, digest, record)
+  call('HSET', P .. 't:' .. id, turn .. ':p', parent, turn .. ':r', record, turn .. ':d', digest)
+  call('HINCRBY', P .. 'c:' .. id, 'turns', 1)
+  call('SET', P .. 'turn:' .. turn, id)
+  call('ZADD', P .. 'd:' .. of(tenant, digest), call('INCR', P .. 'n'), turn)
 end
 """
 
@@ -86,18 +104,23 @@ return id and call('HGETALL', P .. 'c:' .. id) or {}
 """)
 
 CONVERSATIONS = script("""
--- ARGV: tenant, after or '', limit -> conversations, newest first; false when `after` is not there
-local named, first = P .. 'named:' .. ARGV[1], 0
-if ARGV[2] ~= '' then
-  local rank = call('ZREVRANK', named, ARGV[2])
-  if not rank then return false end
-  first = rank + 1
-end
-local found = {}
-for _, id in ipairs(call('ZREVRANGE', named, first, first + ARGV[3] - 1)) do
-  found[#found + 1] = call('HGETALL', P .. 'c:' .. id)
-end
+-- ARGV: 'named' or 'used', tenant, after or '', limit -> conversations, latest first; false: `after` is not there
+local ids, found = listed(P .. ARGV[1] .. ':' .. ARGV[2], ARGV[3], ARGV[4]), {}
+if not ids then return false end
+for _, id in ipairs(ids) do found[#found + 1] = call('HGETALL', P .. 'c:' .. id) end
 return found
+""")
+
+TURNS = script("""
+-- ARGV: conversation -> its turns' records, and the hidden turns
+local records, hidden = {}, {}
+local all = call('HGETALL', P .. 't:' .. ARGV[1])
+for n = 1, #all, 2 do
+  local kind = all[n]:sub(-2)
+  if kind == ':r' then records[#records + 1] = all[n + 1] end
+  if kind == ':h' then hidden[#hidden + 1] = all[n]:sub(1, -3) end
+end
+return {records, hidden}
 """)
 
 TURN = script("""
@@ -139,7 +162,7 @@ return {}
 SAVE = script("""
 -- ARGV -> 'saved', 'same', or why not
 local id, tenant, session, created, used, metadata = unpack(ARGV, 1, 6)
-local turn, parent, digest, record, ended, advances, fence, hold, format = unpack(ARGV, 7, 15)
+local turn, parent, digest, record, ended, advances, fence, hold, format, leaf = unpack(ARGV, 7, 16)
 local c, t, s = P .. 'c:' .. id, P .. 't:' .. id, P .. 's:' .. of(tenant, session)
 local stored = call('HGET', t, turn .. ':r')
 if stored then return stored == record and 'same' or 'other' end
@@ -147,11 +170,12 @@ if call('EXISTS', P .. 'turn:' .. turn) == 1 then return 'other' end
 if parent == turn then return 'refused' end
 if parent ~= '' and call('HEXISTS', t, parent .. ':r') == 0 then return 'gone' end
 local new, named = parent == '' and call('EXISTS', c) == 0, hold ~= ''
+if new and leaf ~= '' then return 'gone' end
 if new and named and call('EXISTS', s) == 1 then return 'refused' end
 if advances == '1' then
   local last = call('GET', P .. 'f:' .. hold)
   if fence ~= '0' and last and last ~= fence then return 'fenced' end
-  if (call('HGET', c, 'leaf') or '') ~= parent then return 'moved' end
+  if (call('HGET', c, 'leaf') or '') ~= leaf then return 'moved' end
 end
 
 call('SET', P .. 'format', format, 'NX')
@@ -163,13 +187,38 @@ if new then
     call('ZADD', P .. 'named:' .. tenant, created, id)
   end
 end
-call('HSET', t, turn .. ':p', parent, turn .. ':r', record, turn .. ':d', digest)
-call('HINCRBY', c, 'turns', 1)
-call('SET', P .. 'turn:' .. turn, id)
-call('ZADD', P .. 'd:' .. of(tenant, digest), call('INCR', P .. 'n'), turn)
+plant(id, tenant, turn, parent, digest, record)
 if tonumber(ended) > tonumber(call('HGET', c, 'used')) then call('HSET', c, 'used', ended) end
-if not call('HGET', c, 'session') then call('ZADD', P .. 'idle', call('HGET', c, 'used'), id) end
+place(c, id, tenant, call('HGET', c, 'session'))
 if advances == '1' then call('HSET', c, 'leaf', turn) end
+return 'saved'
+""")
+
+CREATE = script("""
+-- ARGV: a conversation that has a session, the format, and its turns, each after its parent -> 'saved', 'same', or why
+-- not
+local id, tenant, session, created, used, metadata, leaf, format = unpack(ARGV, 1, 8)
+local c, s = P .. 'c:' .. id, P .. 's:' .. of(tenant, session)
+if call('EXISTS', c) == 1 then
+  local owner, last = unpack(call('HMGET', c, 'tenant', 'leaf'))
+  return owner == tenant and last == leaf and 'same' or 'refused'
+end
+local known = {}
+for n = 9, #ARGV, 4 do
+  local turn, parent = ARGV[n], ARGV[n + 1]
+  if known[turn] or call('EXISTS', P .. 'turn:' .. turn) == 1 then return 'refused' end
+  if parent ~= '' and not known[parent] then return 'refused' end
+  known[turn] = true
+end
+if call('EXISTS', s) == 1 or not known[leaf] then return 'refused' end
+
+call('SET', P .. 'format', format, 'NX')
+call('HSET', c, 'id', id, 'tenant', tenant, 'created', created, 'used', used, 'metadata', metadata)
+call('HSET', c, 'session', session, 'leaf', leaf)
+call('SET', s, id)
+call('ZADD', P .. 'named:' .. tenant, created, id)
+place(c, id, tenant, session)
+for n = 9, #ARGV, 4 do plant(id, tenant, unpack(ARGV, n, n + 3)) end
 return 'saved'
 """)
 
@@ -219,70 +268,16 @@ end
 return count
 """)
 
-TAKE = script(f"""
--- ARGV: hold, token, ms -> the fence, or 0 while somebody else has it; whoever came first is next
-local l, w, f = P .. 'l:' .. ARGV[1], P .. 'w:' .. ARGV[1], P .. 'f:' .. ARGV[1]
-local holder, waiter = call('GET', l), call('GET', w)
-if holder == ARGV[2] then return tonumber(call('GET', f) or 0) end
-if waiter and waiter ~= ARGV[2] then return 0 end
-if holder then
-  call('SET', w, ARGV[2], 'PX', 2000)
-  return 0
-end
-call('DEL', w)
-call('SET', l, ARGV[2], 'PX', ARGV[3])
-local fence = call('INCR', f)
-call('PEXPIRE', f, {FENCE_MS})
-return fence
-""")
-
-LEAVE = script("""
--- ARGV: hold, token: give up what is held, or waited for
-for _, key in ipairs({P .. 'l:' .. ARGV[1], P .. 'w:' .. ARGV[1]}) do
-  if call('GET', key) == ARGV[2] then call('DEL', key) end
-end
-return 1
-""")
-
-RENEW = script("""
--- ARGV: hold, token, ms, fence: also what a restarted server forgot, unless somebody has come since
-local l, f = P .. 'l:' .. ARGV[1], P .. 'f:' .. ARGV[1]
-local holder, last = call('GET', l), call('GET', f)
-if holder and holder ~= ARGV[2] then return 0 end
-if last and last ~= ARGV[4] then return 0 end
-call('SET', l, ARGV[2], 'PX', ARGV[3])
-return 1
-""")
-
-KEEP = script("""
--- ARGV: name, token, ms -> 0 while somebody is about to remove it
-if call('EXISTS', P .. 'x:' .. ARGV[1]) == 1 then return 0 end
-call('ZADD', P .. 'k:' .. ARGV[1], now() + ARGV[3], ARGV[2])
-call('PEXPIRE', P .. 'k:' .. ARGV[1], 2 * ARGV[3])
-return 1
-""")
-
-DROP = script("""
--- ARGV: name, token: keep it no longer
-return call('ZREM', P .. 'k:' .. ARGV[1], ARGV[2])
-""")
-
-CLAIM = script("""
--- ARGV: token, ms, names -> those that nobody keeps, which nobody can keep now
-local free = {}
-for n = 3, #ARGV do
-  if not kept(ARGV[n]) and call('SET', P .. 'x:' .. ARGV[n], ARGV[1], 'NX', 'PX', ARGV[2]) then
-    free[#free + 1] = ARGV[n]
+LIST_BY_USE = script("""
+-- Format 2: `used`, made from what is there.
+if call('GET', P .. 'format') ~= '1' then return 0 end
+local named = P .. 'named:'
+for _, list in ipairs(call('KEYS', named .. '*')) do
+  for _, id in ipairs(call('ZRANGE', list, 0, -1)) do
+    local used = call('HGET', P .. 'c:' .. id, 'used')
+    if used then call('ZADD', P .. 'used:' .. list:sub(#named + 1), used, id) end
   end
 end
-return free
-""")
-
-DISCLAIM = script("""
--- ARGV: token, names
-for n = 2, #ARGV do
-  local x = P .. 'x:' .. ARGV[n]
-  if call('GET', x) == ARGV[1] then call('DEL', x) end
-end
+call('SET', P .. 'format', 2)
 return 1
 """)

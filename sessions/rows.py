@@ -42,6 +42,14 @@ def turn_to_row(turn: Turn) -> Row:
     )
 
 
+def messages_from_row(turn: str, messages: bytes) -> tuple[Message, ...]:
+    """Raises BadRecord."""
+    try:
+        return _messages.decode(messages)
+    except ValueError as error:
+        raise BadRecord(f"turn {turn} cannot be read: {error}") from error
+
+
 def turn_from_row(row: Row) -> Turn:
     """Raises BadRecord."""
     (

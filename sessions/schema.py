@@ -58,6 +58,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE turns ADD COLUMN detail BLOB NOT NULL DEFAULT x''",
         "ALTER TABLE turns ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0",
     ),
+    ("CREATE INDEX conversations_by_use ON conversations (tenant, used, id) WHERE session IS NOT NULL",),
 )
 
 

@@ -1,4 +1,6 @@
-"""Conversations in one SQLite file: a writing connection and a reading one, each on a thread of its own."""
+"""Conversations in one SQLite file: a writing connection, a reading one, and one for searches, which no turn is to wait
+for; each on a thread of its own.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ from sessions import sqlite_writes as writes
 from sessions.holds import FileHolds
 from sessions.lane import Lane
 from sessions.schema import connect_reader, connect_writer
+from sessions.search import Hit
+from sessions.sqlite_search import search
 from sessions.turns import Conversation, Turn
 
 
@@ -23,6 +27,7 @@ class SqliteStore:
     def __init__(self, path: Path, busy_timeout: float) -> None:
         self._writer = Lane("sessions-writer", partial(connect_writer, path, busy_timeout))
         self._reader = Lane("sessions-reader", partial(connect_reader, path, busy_timeout))
+        self._searcher = Lane("sessions-searcher", partial(connect_reader, path, busy_timeout))
         self._locks = path.with_name(f"{path.name}-locks")
         self._holds: FileHolds | None = None
 
@@ -58,6 +63,15 @@ class SqliteStore:
     async def conversations(self, tenant: str, after: str | None, limit: int) -> list[Conversation]:
         return await self._reader.run(reads.conversations, tenant, after, limit)
 
+    async def recent(self, tenant: str, after: str | None, limit: int) -> list[Conversation]:
+        return await self._reader.run(reads.recent, tenant, after, limit)
+
+    async def search(self, tenant: str, words: Sequence[str], after: str | None, limit: int) -> list[Hit]:
+        return await self._searcher.run(search, tenant, words, after, limit)
+
+    async def turns(self, conversation: str) -> list[Turn]:
+        return await self._reader.run(reads.turns, conversation)
+
     async def turn(self, tenant: str, turn: str) -> Turn | None:
         return await self._reader.run(reads.turn, tenant, turn)
 
@@ -66,6 +80,9 @@ class SqliteStore:
 
     async def find(self, tenant: str, digests: Sequence[bytes]) -> list[Turn]:
         return await self._reader.run(reads.find, tenant, digests) if digests else []
+
+    async def create(self, conversation: Conversation, turns: Sequence[Turn]) -> None:
+        await self._writer.write(writes.create, conversation, turns)
 
     async def add(self, conversation: Conversation, turn: Turn) -> None:
         await self._writer.write(writes.add, conversation, turn)
@@ -91,6 +108,7 @@ class SqliteStore:
 
     async def close(self) -> None:
         await self._reader.close()
+        await self._searcher.close()
         await self._writer.close()
         if self._holds is not None:
             self._holds.close()

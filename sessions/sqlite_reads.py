@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sqlite3
 from collections.abc import Collection, Sequence
 
 from sessions.chains import check_chain
 from sessions.rows import CONVERSATION_COLUMNS, TURN_COLUMNS, Row, conversation_from_row, turn_from_row
 from sessions.store import NotFound
-from sessions.turns import Conversation, Turn
+from sessions.turns import Conversation, Turn, wordless
 
 COLUMNS_OF_TURNS = ", ".join(f"turns.{column}" for column in TURN_COLUMNS.split(", "))
 CHAIN = f"""
@@ -28,6 +29,7 @@ TURN = f"""
 CONVERSATION = f"SELECT {CONVERSATION_COLUMNS} FROM conversations WHERE id = ?"
 SESSION = f"SELECT {CONVERSATION_COLUMNS} FROM conversations WHERE tenant = ? AND session = ?"
 PLACE = "SELECT created, id FROM conversations WHERE tenant = ? AND id = ? AND session IS NOT NULL"
+LATEST_USE = PLACE.replace("created", "used")
 NEWEST = f"""
     SELECT {CONVERSATION_COLUMNS} FROM conversations WHERE tenant = ? AND session IS NOT NULL
     ORDER BY created DESC, id DESC LIMIT ?
@@ -36,6 +38,11 @@ OLDER = f"""
     SELECT {CONVERSATION_COLUMNS} FROM conversations WHERE tenant = ? AND session IS NOT NULL AND (created, id) < (?, ?)
     ORDER BY created DESC, id DESC LIMIT ?
 """
+RECENT = f"""
+    SELECT {CONVERSATION_COLUMNS} FROM conversations WHERE tenant = ? AND session IS NOT NULL AND (used, id) < (?, ?)
+    ORDER BY used DESC, id DESC LIMIT ?
+"""
+TURNS = f"SELECT {TURN_COLUMNS}, hidden FROM turns WHERE conversation = ? ORDER BY number"
 FIND = """
     SELECT turns.id FROM turns JOIN conversations ON conversations.id = turns.conversation
     WHERE turns.digest = ? AND conversations.tenant = ? ORDER BY turns.number DESC LIMIT 1
@@ -68,6 +75,27 @@ def conversations(connection: sqlite3.Connection, tenant: str, after: str | None
     if not place:
         raise NotFound("the conversation that the list is to go on after is not there")
     return [conversation_from_row(row) for row in rows(connection, OLDER, tenant, *place[0], limit)]
+
+
+def latest_use(connection: sqlite3.Connection, tenant: str, after: str | None) -> tuple[float, str]:
+    """Where the list by last use goes on. Raises NotFound."""
+    if after is None:
+        return math.inf, ""
+    place = rows(connection, LATEST_USE, tenant, after)
+    if not place:
+        raise NotFound("the conversation that the list is to go on after is not there")
+    return place[0][0], place[0][1]
+
+
+def recent(connection: sqlite3.Connection, tenant: str, after: str | None, limit: int) -> list[Conversation]:
+    place = latest_use(connection, tenant, after)
+    return [conversation_from_row(row) for row in rows(connection, RECENT, tenant, *place, limit)]
+
+
+def turns(connection: sqlite3.Connection, conversation: str) -> list[Turn]:
+    """Nothing comes before its parent: it could not be stored before it."""
+    found = [(turn_from_row(row[:-1]), row[-1]) for row in rows(connection, TURNS, conversation)]
+    return [wordless(turn) if hidden else turn for turn, hidden in found]
 
 
 def turn(connection: sqlite3.Connection, tenant: str, name: str) -> Turn | None:

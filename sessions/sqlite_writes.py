@@ -14,14 +14,13 @@ from sessions.sqlite_reads import rows
 from sessions.store import NotFound, TurnConflict
 from sessions.turns import Conversation, Turn
 
-INSERT_CONVERSATION = f"""
+INSERT_CONVERSATION_ONCE = f"""
     INSERT INTO conversations ({CONVERSATION_COLUMNS})
-    VALUES ({", ".join("?" * len(CONVERSATION_COLUMNS.split(", ")))}) ON CONFLICT (id) DO NOTHING
+    VALUES ({", ".join("?" * len(CONVERSATION_COLUMNS.split(", ")))})
 """
-INSERT_TURN = f"""
-    INSERT INTO turns ({TURN_COLUMNS})
-    VALUES ({", ".join("?" * len(TURN_COLUMNS.split(", ")))}) ON CONFLICT (id) DO NOTHING
-"""
+INSERT_TURN_ONCE = f"INSERT INTO turns ({TURN_COLUMNS}) VALUES ({', '.join('?' * len(TURN_COLUMNS.split(', ')))})"
+INSERT_CONVERSATION = f"{INSERT_CONVERSATION_ONCE} ON CONFLICT (id) DO NOTHING"
+INSERT_TURN = f"{INSERT_TURN_ONCE} ON CONFLICT (id) DO NOTHING"
 HIDE = """
     UPDATE turns SET hidden = 1 WHERE id = ? AND NOT hidden
     AND EXISTS (SELECT 1 FROM conversations WHERE id = turns.conversation AND tenant = ?)
@@ -46,10 +45,21 @@ def advance(connection: sqlite3.Connection, conversation: Conversation, turn: Tu
         return
     moved = connection.execute(
         "UPDATE conversations SET leaf = ?, used = max(used, ?) WHERE id = ? AND leaf IS ?",
-        (turn.id, turn.created, conversation.id, turn.parent),
+        (turn.id, turn.created, conversation.id, conversation.leaf),
     )
     if not moved.rowcount:
-        raise TurnConflict(f"conversation {conversation.id} went on from {turn.parent} before turn {turn.id} ended")
+        raise TurnConflict(f"conversation {conversation.id} went on from {conversation.leaf} before {turn.id} ended")
+
+
+def create(connection: sqlite3.Connection, conversation: Conversation, turns: Sequence[Turn]) -> None:
+    stored = read_conversation(connection, conversation.id)
+    if stored is not None and (stored.tenant, stored.leaf) == (conversation.tenant, conversation.leaf):
+        return
+    try:
+        connection.execute(INSERT_CONVERSATION_ONCE, conversation_to_row(conversation))
+        connection.executemany(INSERT_TURN_ONCE, map(turn_to_row, turns))
+    except sqlite3.IntegrityError as error:
+        raise TurnConflict(f"conversation {conversation.id} is refused: {error}") from error
 
 
 def update(connection: sqlite3.Connection, tenant: str, name: str, metadata: Mapping[str, str]) -> Conversation:
@@ -82,7 +92,7 @@ def _insert(connection: sqlite3.Connection, conversation: Conversation, turn: Tu
     """False when this very turn is already there. Raises NotFound, TurnConflict."""
     assert turn.conversation == conversation.id, "a turn is saved with its own conversation"
     try:
-        if turn.parent is None:
+        if turn.parent is None and conversation.leaf is None:  # one that had a leaf is not to come back
             new = msgspec.structs.replace(conversation, leaf=None)
             connection.execute(INSERT_CONVERSATION, conversation_to_row(new))
         inserted = connection.execute(INSERT_TURN, turn_to_row(turn)).rowcount

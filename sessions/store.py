@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from sessions.search import Hit
 from sessions.turns import Conversation, Turn
 
 
@@ -62,9 +63,15 @@ def session_hold(tenant: str, session: str) -> str:
 class Holds(Protocol):
     """Who uses what just now, among all processes that share a store. A process that dies lets go."""
 
-    def alone(self, name: str) -> AbstractAsyncContextManager[int]:
-        """Use what only one may use at a time; waits for other processes. Within one, the callers see to it that only
-        one comes. Gives the fence to save with: a store whose holds can be lost refuses one that came before another.
+    def alone(self, name: str, *, wait: bool = True) -> AbstractAsyncContextManager[int]:
+        """Use what only one may use at a time; waits for other processes, or raises SessionBusy at once. Within one,
+        the callers see to it that only one comes. Gives the fence to save with: a store whose holds can be lost refuses
+        one that came before another.
+        """
+
+    async def held(self, names: Sequence[str]) -> set[str]:
+        """Those of the names that somebody uses alone just now, here or in another process: a look that waits for
+        nobody.
         """
 
     def keep(self, name: str) -> AbstractAsyncContextManager[None]:
@@ -106,9 +113,22 @@ class Store(Protocol):
     async def turn(self, tenant: str, turn: str) -> Turn | None:
         """One turn of this tenant; None when there is none, or it was hidden."""
 
+    async def turns(self, conversation: str) -> list[Turn]:
+        """All turns of a conversation, none before its parent and else in the order of their ends; empty when there is
+        no such conversation. Of a hidden one only its place is told: see `sessions.turns.wordless`.
+        """
+
     async def conversations(self, tenant: str, after: str | None, limit: int) -> list[Conversation]:
         """This tenant's conversations that have a session, newest first, those that follow `after` in this order.
         Raises NotFound when `after` is none of them.
+        """
+
+    async def recent(self, tenant: str, after: str | None, limit: int) -> list[Conversation]:
+        """The same ones in the order of their last use, the latest first."""
+
+    async def search(self, tenant: str, words: Sequence[str], after: str | None, limit: int) -> list[Hit]:
+        """Those of `recent` in which every word occurs: in the title, or in what was said in any turn that was not
+        hidden. See `sessions.search`.
         """
 
     async def update(self, tenant: str, conversation: str, metadata: Mapping[str, str]) -> Conversation:
@@ -122,6 +142,12 @@ class Store(Protocol):
         turns are all hidden counts as idle from now on. False when there is no such turn to be seen.
         """
 
+    async def create(self, conversation: Conversation, turns: Sequence[Turn]) -> None:
+        """Store a new conversation with all of its turns, none before its parent, at once; `leaf` is one of them.
+
+        The same again changes nothing. Raises TurnConflict when an id or the session is another's already.
+        """
+
     async def add(self, conversation: Conversation, turn: Turn) -> None:
         """Store a turn, and its conversation with its first turn. The session's leaf stays where it is.
 
@@ -130,8 +156,9 @@ class Store(Protocol):
         """
 
     async def advance(self, conversation: Conversation, turn: Turn, fence: int = 0) -> None:
-        """Like `add`, and the turn becomes its session's leaf. Raises TurnConflict too when the leaf is not
-        its parent any more, or when somebody else held the session alone after this fence was given.
+        """Like `add`, and the turn becomes its session's leaf, whichever turn of the tree it continues. Raises
+        TurnConflict too when the leaf is not the one that `conversation` carries any more, or when somebody else held
+        the session alone after this fence was given; NotFound too when a conversation that has a leaf is gone.
         """
 
     async def idle(self, before: float, skip: Collection[str], limit: int) -> list[str]:

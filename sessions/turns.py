@@ -15,6 +15,8 @@ import msgspec
 
 Status = Literal["completed", "length", "cancelled", "failed"]
 
+TITLE = "title"
+"""The metadata's key of a conversation's title."""
 METADATA_PAIRS, METADATA_KEY, METADATA_VALUE = 16, 64, 512
 """The most pairs, and characters of a key and of a value."""
 
@@ -35,6 +37,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     messages: only those that this turn added.
     answer: the text that the user saw; None where messages were only added and nothing was generated: such a turn has
         no ids, its messages are encoded by the next turn that has an answer.
+        One without ids, its prompt's included, was given elsewhere: the next turn encodes the whole chain.
     prompt_ids: only the ids that this turn added after its parent's ids (whatever follows the parent's
         answer, its end token included, up to where the answer begins).
     output_ids: the ids of the answer that were kept, without the end token.
@@ -78,6 +81,20 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None
     leaf: str | None = None
     metadata: dict[str, str] = {}
+
+
+def wordless(turn: Turn) -> Turn:
+    """What is told of a turn that was hidden: where it stands, and nothing of what was said in it."""
+    return msgspec.structs.replace(
+        turn, messages=(), answer=None, prompt_ids=array("i"), output_ids=array("i"), instructions=None, detail=b""
+    )
+
+
+def title_of(conversation: Conversation) -> str:
+    """What a person knows it by: the title in its metadata, or the name that a client gave it; may be empty."""
+    own = f"conv_{conversation.id}"
+    name = conversation.session if conversation.session != own else None
+    return conversation.metadata.get(TITLE) or name or ""
 
 
 def check_metadata(metadata: Mapping[str, str]) -> dict[str, str]:

@@ -7,8 +7,8 @@ from array import array
 from sessions.turns import Conversation, Message, Turn
 
 
-def conversation(name: str = "c", session: str | None = "s") -> Conversation:
-    return Conversation(id=name, tenant="t", created=1.0, used=1.0, session=session)
+def conversation(name: str = "c", session: str | None = "s", *, leaf: str | None = None) -> Conversation:
+    return Conversation(id=name, tenant="t", created=1.0, used=1.0, session=session, leaf=leaf)
 
 
 def turn(name: str, parent: str | None = None, *, where: str = "c", answer: str = "a") -> Turn:

@@ -33,7 +33,7 @@ async def store(redis_place: str) -> AsyncIterator[RedisStore]:
 
 async def test_a_store_of_a_newer_format_is_refused_and_left_alone(redis_place: str) -> None:
     client(redis_place).set("chatserve:format", 99)
-    with pytest.raises(NewerFormat, match=r"format version 99.*up to 1: upgrade"):
+    with pytest.raises(NewerFormat, match=r"format version 99.*up to 2: upgrade"):
         await RedisStore.open(redis_place)
 
 
@@ -43,11 +43,23 @@ async def test_an_older_store_is_brought_up_to_date_once(
     older = await RedisStore.open(redis_place)
     saved = await talk(SessionManager(older), "s", "q", "a")
     await older.close()
-    step = script("if call('GET', P .. 'format') == '1' then call('SET', P .. 'format', 2) call('INCR', 'ran') end")
-    monkeypatch.setattr(redis_module, "MIGRATIONS", (step,))
+    step = script("if call('GET', P .. 'format') == '2' then call('SET', P .. 'format', 3) call('INCR', 'ran') end")
+    monkeypatch.setattr(redis_module, "MIGRATIONS", (*redis_module.MIGRATIONS, step))
     newer = await asyncio.gather(*(RedisStore.open(redis_place) for _ in range(4)))
     assert await newer[0].chain(saved.id) == [saved]
-    assert (client(redis_place).get("chatserve:format"), client(redis_place).get("ran")) == (b"2", b"1")
+    assert (client(redis_place).get("chatserve:format"), client(redis_place).get("ran")) == (b"3", b"1")
+    for each in newer:
+        await each.close()
+
+
+async def test_a_store_of_the_first_format_learns_to_list_by_last_use(redis_place: str, talk: Say) -> None:
+    older = await RedisStore.open(redis_place)
+    names = [(await talk(SessionManager(older), name, "q", "a")).conversation for name in "abc"]
+    await older.close()
+    client(redis_place).delete("chatserve:used:t")
+    client(redis_place).set("chatserve:format", 1)
+    newer = await asyncio.gather(*(RedisStore.open(redis_place) for _ in range(4)))
+    assert [each.id for each in await newer[0].recent("t", None, 9)] == names[::-1]
     for each in newer:
         await each.close()
 

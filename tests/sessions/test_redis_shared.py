@@ -46,8 +46,8 @@ async def test_of_two_clients_that_go_on_from_one_leaf_one_is_refused_whole(
     for number in range(20):
         names = [f"{number} {who}" for who in "ab"]
         outcomes = await asyncio.gather(
-            store.advance(conversation(), turn(names[0], leaf)),
-            other.advance(conversation(), turn(names[1], leaf)),
+            store.advance(conversation(leaf=leaf), turn(names[0], leaf)),
+            other.advance(conversation(leaf=leaf), turn(names[1], leaf)),
             return_exceptions=True,
         )
         assert sorted(type(outcome).__name__ for outcome in outcomes) == ["NoneType", "TurnConflict"]

@@ -62,7 +62,7 @@ async def test_a_file_of_a_newer_format_is_refused_by_name_and_left_alone(path: 
     await (await SqliteStore.open(path)).close()
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(NewerFormat, match=r"sessions\.db has format version 99.*up to 2: upgrade"):
+    with pytest.raises(NewerFormat, match=r"sessions\.db has format version 99.*up to 3: upgrade"):
         await SqliteStore.open(path)
 
 

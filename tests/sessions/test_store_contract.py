@@ -30,9 +30,9 @@ async def test_the_same_turn_twice_is_stored_once_and_another_under_its_id_is_re
 async def test_a_session_moves_on_from_its_leaf_only_and_a_refused_turn_is_not_stored(store: Store) -> None:
     """A31: a second writer of the same file cannot overwrite what it has not seen."""
     await store.advance(conversation(), turn("x"))
-    await store.advance(conversation(), turn("y", "x"))
+    await store.advance(conversation(leaf="x"), turn("y", "x"))
     with pytest.raises(TurnConflict, match="went on from x"):
-        await store.advance(conversation(), turn("z", "x"))
+        await store.advance(conversation(leaf="x"), turn("z", "x"))
     with pytest.raises(TurnConflict, match="refused"):
         await store.advance(conversation("other"), turn("root", where="other"))
     for name in ("z", "root"):
