@@ -41,6 +41,7 @@ FREE_OF_TORCH = {
     "chatserve.model.sampling",
     "chatserve.model.spec",
     "chatserve.engine.messages",
+    "chatserve.engine.picture",
     "chatserve.engine.port",
     "chatserve.engine.client",
     "chatserve.engine.settings",

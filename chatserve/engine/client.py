@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from itertools import count
 
 import msgspec
 import zmq
 
 from chatserve.engine.messages import (
+    AskPicture,
     AskPrefix,
     AskStats,
     Deltas,
@@ -23,6 +25,8 @@ from chatserve.engine.messages import (
     Generate,
     Gone,
     Hello,
+    MemoryPicture,
+    Picture,
     Prefix,
     PrefixMemory,
     Ready,
@@ -36,7 +40,7 @@ from chatserve.engine.stream import Stream
 
 log = logging.getLogger(__name__)
 
-Reply = Stats | Flushed | Prefix
+Reply = Stats | Flushed | Prefix | Picture
 
 RECONNECT_MS = 20
 """Between two tries to reach an engine that does not listen yet."""
@@ -139,12 +143,19 @@ class EngineClient:
         ticket = next(self._ticket_numbers)
         return await self._ask_prefix(WarmPrefix(ticket=ticket, tenant=tenant, tokens=tokens))
 
+    async def picture(self, tenant: str, most: int, focus: Collection[str] = ()) -> MemoryPicture:
+        """Raises EngineUnavailable."""
+        ticket = next(self._ticket_numbers)
+        reply = await self._ask(AskPicture(ticket=ticket, tenant=tenant, most=most, focus=tuple(focus)), ticket)
+        assert isinstance(reply, Picture)
+        return reply.picture
+
     async def _ask_prefix(self, message: AskPrefix | WarmPrefix) -> PrefixMemory:
         reply = await self._ask(message, message.ticket)
         assert isinstance(reply, Prefix)
         return reply.memory
 
-    async def _ask(self, message: AskStats | Flush | AskPrefix | WarmPrefix, ticket: int) -> Reply:
+    async def _ask(self, message: AskStats | Flush | AskPrefix | WarmPrefix | AskPicture, ticket: int) -> Reply:
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._send(message)
         self._tickets[ticket] = reply
@@ -194,7 +205,7 @@ class EngineClient:
             case Ready():
                 self._info, self._alive = message, True
                 self._was_ready.set()
-            case Stats() | Flushed() | Prefix():
+            case Stats() | Flushed() | Prefix() | Picture():
                 reply = self._tickets.get(message.ticket)
                 if reply is not None and not reply.done():
                     reply.set_result(message)

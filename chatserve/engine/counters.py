@@ -75,6 +75,7 @@ def engine_stats(memory: MemoryStats, counters: Counters, scheduler: Scheduler) 
         copies=memory.copies,
         preemptions=counters.preemptions,
         evicted_chunks=memory.evicted_chunks,
+        given_back_bytes=memory.bytes(memory.given_back_chunks),
         driver_calls=memory.driver_calls,
         taken_over_tokens=counters.taken_over_tokens,
         mapped_tokens=counters.mapped_tokens,

@@ -9,17 +9,18 @@ memory is there) calls `wake`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
+from typing import TypeVar
 
 from chatserve.engine.admissions import Admissions
 from chatserve.engine.answers import Answers
 from chatserve.engine.batch import make_batch
 from chatserve.engine.counters import Counters, engine_stats
 from chatserve.engine.intake import Refused, accept
-from chatserve.engine.memory import Memory
+from chatserve.engine.memory import Memory, Seen
 from chatserve.engine.messages import Delta, EngineStats, Generate
 from chatserve.engine.request import Request, Status, Tokens
 from chatserve.engine.scheduler import Row, Scheduler
@@ -27,6 +28,9 @@ from chatserve.model.errors import BadLogits
 from chatserve.model.runner import Launched, Runner
 from vtensor.prefix import PrefixMemory
 from vtensor.reusing import Admitted
+from vtensor.stats import MemoryStats
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,13 @@ class Engine:
         """Have a warm slot for who goes on from these tokens, if they are recorded; computes nothing."""
         return self._waking(self._memory.warm(tenant, tokens))
 
+    def picture(self, tenant: str, *, most: int, focus: Collection[str]) -> Future[Seen]:
+        """What this tenant has recorded now, at most so many nodes of it; changes nothing.
+
+        focus: labels whose leaves are in it however long they were not used.
+        """
+        return self._waking(self._memory.picture(tenant, most=most, focus=focus))
+
     def advance(self) -> list[Delta]:
         """Do what can be done now; never waits for a step. Returns what there is to tell."""
         self._memory.check()
@@ -141,9 +152,9 @@ class Engine:
         """Who runs now, to be looked at only."""
         return tuple(self._scheduler.running)
 
-    def stats(self) -> EngineStats:
-        """Measured now."""
-        return engine_stats(self._memory.stats(), self.counters, self._scheduler)
+    def stats(self, memory: MemoryStats | None = None) -> EngineStats:
+        """Measured now. memory: where that is measured already."""
+        return engine_stats(memory or self._memory.stats(), self.counters, self._scheduler)
 
     def audit(self) -> None:
         """Prove that memory's books balance and that nothing runs that nobody asked for. Raises AssertionError."""
@@ -171,7 +182,7 @@ class Engine:
                 # Alone, and still not enough: other programs hold the device's memory.
                 self._answers.fail(request, f"no memory for this conversation now: {admission}")
 
-    def _waking(self, answer: Future[PrefixMemory]) -> Future[PrefixMemory]:
+    def _waking(self, answer: Future[T]) -> Future[T]:
         answer.add_done_callback(lambda _: self._wake())
         return answer
 

@@ -36,4 +36,5 @@ def accept(asked: Generate, *, arrival: int, capacity: int, vocab_size: int) -> 
         hold=asked.hold,
         reuse=asked.reuse,
         warms=asked.warms,
+        label=asked.label,
     )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from chatserve.engine.request import Request, Tokens
-from vtensor.driver.base import OutOfMemory
+from vtensor.driver.base import DeviceMemory, OutOfMemory
 from vtensor.manager import Manager
 from vtensor.mapper import Mapper
+from vtensor.picture import Picture
 from vtensor.pool import VTensor
 from vtensor.prefix import PrefixMemory
 from vtensor.reuse import Reuse, Stop, Why
@@ -33,6 +34,15 @@ class Wanted:
     tokens: Tokens
     most_rows: int
     reuse: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that can be seen of memory at one moment. device: None where it says nothing of itself."""
+
+    picture: Picture
+    stats: MemoryStats
+    device: DeviceMemory | None
 
 
 class Memory:
@@ -78,15 +88,18 @@ class Memory:
 
     def publish(self, request: Request) -> None:
         """Let others match what a running request has computed."""
-        vtensor, tenant, tokens = request.vtensor, request.tenant, request.tokens(0, request.computed)
+        vtensor, tenant, label = request.vtensor, request.tenant, request.label
+        tokens = request.tokens(0, request.computed)
         assert vtensor is not None
-        self._mapper.submit(lambda manager: manager.publish(vtensor, tenant, tokens)).add_done_callback(_log_failure)
+        act = self._mapper.submit(lambda manager: manager.publish(vtensor, tenant, tokens, label=label))
+        act.add_done_callback(_log_failure)
 
     def record(self, request: Request, length: int) -> Future[None]:
         """PrefixRecord of the first `length` computed tokens, and Release; one that reuses nothing leaves nothing."""
-        vtensor, tenant, tokens = self._taken_from(request), request.tenant, request.tokens(0, length)
+        vtensor, tenant, label = self._taken_from(request), request.tenant, request.label
+        tokens = request.tokens(0, length)
         if request.reuse:
-            act = self._mapper.submit(lambda manager: manager.prefix_record(vtensor, tenant, tokens))
+            act = self._mapper.submit(lambda manager: manager.prefix_record(vtensor, tenant, tokens, label=label))
         else:
             act = self._mapper.submit(lambda manager: manager.release(vtensor))
         act.add_done_callback(_log_failure)
@@ -100,6 +113,14 @@ class Memory:
     def look(self, tenant: str, tokens: Tokens) -> Future[PrefixMemory]:
         """What is recorded of these tokens; changes nothing."""
         return self._mapper.look(lambda manager: manager.look(tenant, tokens))
+
+    def picture(self, tenant: str, *, most: int, focus: Collection[str]) -> Future[Seen]:
+        """What this tenant has recorded, with the figures of the same moment; changes nothing."""
+        return self._mapper.look(
+            lambda manager: Seen(
+                manager.picture(tenant, most=most, focus=focus), manager.stats(), manager.device_memory()
+            )
+        )
 
     def warm(self, tenant: str, tokens: Tokens) -> Future[PrefixMemory]:
         """Leave a warm slot for who goes on from these tokens, where that is possible; how it is then."""

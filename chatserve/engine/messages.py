@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from chatserve.engine.picture import PictureNode, PictureRest
 from chatserve.model.sampling import SamplingParams
 from chatserve.model.spec import ModelSpec
 
@@ -43,6 +44,7 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         recorded only when Stop says how much of it was kept.
     reuse: False computes the whole prompt, matching no recorded prefix and recording none (the oracle's way).
     warms: the prompt is computed only to be recorded, and no token is generated. Dropped where another is preempted.
+    label: what its vTensor is called in pictures once it is recorded; opaque. Empty: as what it goes on from.
     """
 
     id: str
@@ -53,6 +55,7 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     hold: bool = False
     reuse: bool = True
     warms: bool = False
+    label: str = ""
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -88,6 +91,18 @@ class WarmPrefix(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     ticket: int
     tenant: str
     tokens: bytes
+
+
+class AskPicture(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What this tenant has recorded, at most so many nodes of it; answered by Picture. Changes nothing.
+
+    focus: labels whose leaves are shown however long they were not used.
+    """
+
+    ticket: int
+    tenant: str
+    most: int
+    focus: tuple[str, ...] = ()
 
 
 class ReuseStop(msgspec.Struct, frozen=True, array_like=True):
@@ -156,7 +171,7 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     """Measured, never assumed. Bytes and tokens of KV memory; counters since the engine's start.
 
     physical = free + held; held = private + shared (a shared chunk counted once). mapped counts a chunk once for every
-    address it is mapped at.
+    address it is mapped at. given_back counts what went back to the device.
     """
 
     running: int
@@ -185,6 +200,7 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     copies: int
     preemptions: int
     evicted_chunks: int
+    given_back_bytes: int
     driver_calls: int
     taken_over_tokens: int
     mapped_tokens: int
@@ -232,5 +248,26 @@ class Prefix(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     memory: PrefixMemory
 
 
-ToEngine = Hello | Gone | Generate | Stop | Flush | AskStats | AskPrefix | WarmPrefix
-FromEngine = Ready | Deltas | Stats | Flushed | Prefix
+class MemoryPicture(msgspec.Struct, frozen=True, kw_only=True):
+    """All memory as figures, and one tenant's part of the rTree node by node, parents first.
+
+    more: the tenant's nodes that are not among these.  others: those of all other tenants.
+    device_total_bytes, device_free_bytes: what the device says of itself, whoever uses it; None where it says nothing.
+    """
+
+    stats: EngineStats
+    chunk_bytes: int
+    device_total_bytes: int | None
+    device_free_bytes: int | None
+    nodes: tuple[PictureNode, ...]
+    more: PictureRest
+    others: PictureRest
+
+
+class Picture(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    ticket: int
+    picture: MemoryPicture
+
+
+ToEngine = Hello | Gone | Generate | Stop | Flush | AskStats | AskPrefix | WarmPrefix | AskPicture
+FromEngine = Ready | Deltas | Stats | Flushed | Prefix | Picture

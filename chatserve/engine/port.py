@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Protocol
 
-from chatserve.engine.messages import Delta, EngineStats, Generate, PrefixMemory, Ready
+from chatserve.engine.messages import Delta, EngineStats, Generate, MemoryPicture, PrefixMemory, Ready
 
 
 class EngineError(Exception):
@@ -68,5 +68,12 @@ class EnginePort(Protocol):
         """Have a warm slot for who goes on from these tokens, if they are recorded; how it is then. Computes nothing.
 
         Raises EngineUnavailable.
+        """
+        ...
+
+    async def picture(self, tenant: str, most: int, focus: Collection[str] = ()) -> MemoryPicture:
+        """What this tenant has recorded, at most so many nodes of it; changes nothing.
+
+        focus: labels whose leaves are in it however long they were not used. Raises EngineUnavailable.
         """
         ...

@@ -23,6 +23,7 @@ from chatserve.engine.clients import Clients
 from chatserve.engine.engine import Engine
 from chatserve.engine.load_progress import capture_progress, load_progress
 from chatserve.engine.messages import (
+    AskPicture,
     AskPrefix,
     AskStats,
     Delta,
@@ -33,6 +34,7 @@ from chatserve.engine.messages import (
     Generate,
     Gone,
     Hello,
+    Picture,
     Prefix,
     Ready,
     Stats,
@@ -42,7 +44,7 @@ from chatserve.engine.messages import (
 )
 from chatserve.engine.request import Tokens
 from chatserve.engine.settings import Start
-from chatserve.engine.telling import tell_prefix
+from chatserve.engine.telling import tell_picture, tell_prefix
 from chatserve.model.loader import load_model
 from chatserve.model.runner import model_thread
 from vtensor.prefix import PrefixMemory
@@ -149,6 +151,15 @@ def serve(engine: Engine, wire: Wire, wake: Wake, ready: Ready, *, parent: int) 
         desk.tell(engine.advance())
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a client has asked to see: whether it has been looked up, and then its answer."""
+
+    client: bytes
+    done: Callable[[], bool]
+    answer: Callable[[], FromEngine]
+
+
 class Desk:
     """Between an engine, which knows requests, and its clients, who ask for them."""
 
@@ -157,7 +168,7 @@ class Desk:
         self._wire = wire
         self._ready = ready
         self._clients = Clients()
-        self._looks: list[tuple[bytes, int, Future[PrefixMemory]]] = []
+        self._looks: list[Look] = []
 
     def handle(self, client: bytes, message: ToEngine) -> None:
         """Do what one message asks."""
@@ -181,15 +192,17 @@ class Desk:
                 self._look(client, message, self._engine.look)
             case WarmPrefix():
                 self._look(client, message, self._engine.warm)
+            case AskPicture():
+                self._see(client, message)
 
     def tell(self, deltas: Iterable[Delta]) -> None:
         """One message to each client for whom there is something; and what was looked up for them."""
         looks, self._looks = self._looks, []
-        for client, ticket, look in looks:
+        for look in looks:
             if look.done():
-                self._wire.send(client, Prefix(ticket=ticket, memory=tell_prefix(look.result())))
+                self._wire.send(look.client, look.answer())
             else:
-                self._looks.append((client, ticket, look))
+                self._looks.append(look)
         for client, items in self._clients.sort(deltas).items():
             self._wire.send(client, Deltas(items=items))
 
@@ -200,7 +213,22 @@ class Desk:
         look: Callable[[str, Tokens], Future[PrefixMemory]],
     ) -> None:
         """No step waits for it."""
-        self._looks.append((client, asked.ticket, look(asked.tenant, np.frombuffer(asked.tokens, dtype="<i4"))))
+        found = look(asked.tenant, np.frombuffer(asked.tokens, dtype="<i4"))
+
+        def answer() -> Prefix:
+            return Prefix(ticket=asked.ticket, memory=tell_prefix(found.result()))
+
+        self._looks.append(Look(client, found.done, answer))
+
+    def _see(self, client: bytes, asked: AskPicture) -> None:
+        """Nor for this."""
+        seen = self._engine.picture(asked.tenant, most=asked.most, focus=asked.focus)
+
+        def answer() -> Picture:
+            stats = self._engine.stats(seen.result().stats)
+            return Picture(ticket=asked.ticket, picture=tell_picture(seen.result(), stats))
+
+        self._looks.append(Look(client, seen.done, answer))
 
     def _add(self, client: bytes, request: Generate) -> None:
         if self._clients.take(client, request.id):

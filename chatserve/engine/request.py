@@ -34,6 +34,7 @@ class Request:
     computed: tokens whose KV is written by steps that ended.  in_flight: tokens that launched steps are computing.
     coming: new tokens that those steps will bring.
     found: what its first admission found recorded.
+    label: what its vTensor is called in pictures.
     warms: it generates nothing, and is dropped where another would be preempted.
     generated: tokens sampled, an end token counted.
     finish: how it ended by itself; last: the token that came with it, both to be told.
@@ -50,6 +51,7 @@ class Request:
     hold: bool
     reuse: bool
     warms: bool = False
+    label: str = ""
     output: list[int] = field(default_factory=list)
     status: Status = Status.WAITING
     vtensor: VTensor | None = None

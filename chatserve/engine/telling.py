@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from chatserve.engine import messages
-from vtensor import prefix, reuse
+from chatserve.engine.memory import Seen
+from chatserve.engine.picture import PictureNode, PictureRest
+from vtensor import picture, prefix, reuse
 
 
 def tell_reuse(found: reuse.Reuse) -> messages.Reuse:
@@ -20,6 +22,36 @@ def tell_prefix(memory: prefix.PrefixMemory) -> messages.PrefixMemory:
         mapped={slot: memory.bytes(chunks) for slot, chunks in memory.mapped.items()},
         warm=memory.warm,
         stop=_tell_stop(memory.stop),
+    )
+
+
+def tell_picture(seen: Seen, stats: messages.EngineStats) -> messages.MemoryPicture:
+    """stats: of the engine at that moment."""
+    drawn, device = seen.picture, seen.device
+    return messages.MemoryPicture(
+        stats=stats,
+        chunk_bytes=seen.stats.chunk_bytes,
+        device_total_bytes=None if device is None else device.total,
+        device_free_bytes=None if device is None else device.free,
+        nodes=tuple(map(_tell_node, drawn.nodes)),
+        more=PictureRest(drawn.more.nodes, seen.stats.bytes(drawn.more.chunks)),
+        others=PictureRest(drawn.others.nodes, seen.stats.bytes(drawn.others.chunks)),
+    )
+
+
+def _tell_node(node: picture.PictureNode) -> PictureNode:
+    return PictureNode(
+        node.id,
+        node.parent,
+        node.start,
+        node.end,
+        node.chunks,
+        node.shared,
+        node.in_use,
+        node.warm,
+        node.idle,
+        node.next,
+        node.label,
     )
 
 

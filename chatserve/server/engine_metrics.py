@@ -41,6 +41,7 @@ _COUNTERS = (
     ("chatserve:creates", "creates", "Turns that began with an empty slot."),
     ("chatserve:tail_copies", "copies", "Chunks whose used rows were copied for a branch."),
     ("chatserve:evicted_chunks", "evicted_chunks", "Chunks taken from recorded prefixes."),
+    ("chatserve:given_back_bytes", "given_back_bytes", "KV memory that went back to the device."),
     ("chatserve:driver_calls", "driver_calls", "Calls of the memory-mapping driver."),
 )
 _ORIGINS = ("taken_over", "mapped", "copied", "promoted")

@@ -92,7 +92,9 @@ class TurnOpener:
         async with AsyncExitStack() as held:
             opened = await held.enter_async_context(opening)
             prompt, recorder = await self._chat_prompt(opened, param, detail)
-            request = self._request(options, prompt, bounds, param, turn_ends=self._prompt.end_ids)
+            request = self._request(
+                options, prompt, bounds, param, turn_ends=self._prompt.end_ids, label=opened.conversation.id
+            )
             answer = AnswerText(self._tokenizer, options.stops, options.include_stop)
             explain = self._explaining(prompt, opened.history_ids, options)
             return self._start(
@@ -148,11 +150,19 @@ class TurnOpener:
         return await asyncio.get_running_loop().run_in_executor(self._encoders, encode)
 
     def _request(
-        self, options: Options, prompt: array[int], bounds: Bounds, param: str, *, turn_ends: tuple[int, ...] = ()
+        self,
+        options: Options,
+        prompt: array[int],
+        bounds: Bounds,
+        param: str,
+        *,
+        turn_ends: tuple[int, ...] = (),
+        label: str = "",
     ) -> Generate:
         """What the engine is asked, the answer's length cut to the room beside the prompt. Raises BadRequest.
 
         turn_ends: tokens that end a turn by the chat template's word, whether or not the model's settings list them.
+        label: the conversation's id in the store.
         """
         if not prompt:
             raise BadRequest(
@@ -173,6 +183,7 @@ class TurnOpener:
             priority=options.priority,
             hold=bool(options.stops),
             reuse=options.reuse,
+            label=label,
         )
 
     def _explaining(self, prompt: array[int], history: array[int], options: Options) -> Explain:

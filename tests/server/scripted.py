@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
 from chatserve.engine.messages import (
     Delta,
@@ -12,11 +12,13 @@ from chatserve.engine.messages import (
     EngineStats,
     Finish,
     Generate,
+    MemoryPicture,
     PrefixMemory,
     Ready,
     Reuse,
     ReuseStop,
 )
+from chatserve.engine.picture import PictureNode, PictureRest
 from chatserve.engine.port import EngineDied, EngineUnavailable
 from chatserve.model.sampling import SamplingDefaults
 from chatserve.model.spec import ModelSpec
@@ -122,6 +124,7 @@ class ScriptedStream:
 class ScriptedEngine:
     """script: the ids of the answer to a request, an end token after them. pace: seconds a token, None all at once.
 
+    nodes: what each tenant has in the rTree, as a picture shows it; pictured: who asked for one, and with what focus.
     prefill: seconds before the first token. refusal: what every request is refused with.
     """
 
@@ -137,6 +140,8 @@ class ScriptedEngine:
         self.running: set[ScriptedStream] = set()
         self.recorded: list[tuple[str, array[int]]] = []
         self.warmed: set[str] = set()
+        self.nodes: dict[str, tuple[PictureNode, ...]] = {}
+        self.pictured: list[tuple[str, set[str]]] = []
         self.flushes = 0
         self.started = asyncio.Event()
         self.closed = False
@@ -226,6 +231,21 @@ class ScriptedEngine:
     async def warm(self, tenant: str, tokens: bytes) -> PrefixMemory:
         self.warmed.add(tenant)
         return await self.prefix(tenant, tokens)
+
+    async def picture(self, tenant: str, most: int, focus: Collection[str] = ()) -> MemoryPicture:
+        self.pictured.append((tenant, set(focus)))
+        stats = await self.stats()
+        nodes = self.nodes.get(tenant, ())
+        others = sum(len(theirs) for owner, theirs in self.nodes.items() if owner != tenant)
+        return MemoryPicture(
+            stats=stats,
+            chunk_bytes=64,
+            device_total_bytes=None,
+            device_free_bytes=None,
+            nodes=nodes[:most],
+            more=PictureRest(max(0, len(nodes) - most), 0),
+            others=PictureRest(others, 64 * others),
+        )
 
 
 def common(left: array[int], right: array[int]) -> int:
