@@ -8,8 +8,11 @@ import gc
 import logging
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 
 from chatserve.engine.port import EnginePort
+from chatserve.page.page import Page
+from chatserve.page.policy import Policy
 from chatserve.server.app import create_app
 from chatserve.server.control import Api
 from chatserve.server.edge import Edge
@@ -53,6 +56,7 @@ async def serve_api(
     tokenizer = Tokenizer.load(api.source)
     store = await open_store(api.sessions)
     manager, running = SessionManager(store), RunningTurns()
+    page = Page(engine, model=api.name, limits=api.limits, needs_key=api.edge.keyed)
     app = create_app(
         engine,
         tokenizer,
@@ -63,12 +67,14 @@ async def serve_api(
         limits=api.limits,
         tally=tally,
         live=live,
+        extra=page.routes,
     )
+    outside = replace(edge, public=edge.public | page.public)
     gc.freeze()  # what was loaded stays: no collection need look at it again, in the middle of a stream
     expiry = asyncio.create_task(forget_the_old(manager, api.history_ttl))
     try:
         await serve(
-            edge.around(app),
+            outside.around(Policy(app)),
             listening,
             engine=lifecycle,
             running=running,

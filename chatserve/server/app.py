@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -42,6 +44,7 @@ def create_app(
     limits: ServerLimits | None = None,
     tally: Tally | None = None,
     live: LiveResponses | None = None,
+    extra: Callable[[TurnOpener], Sequence[Route]] = lambda _opener: (),
 ) -> Starlette:
     """An application over parts that the caller owns, starts and closes; the engine need not be ready yet.
 
@@ -50,6 +53,7 @@ def create_app(
     running: the turns under way, shared with whoever drains the server.
     live: the responses that are being made; None: no other process is to be asked about them.
     tally: where the processes of one server count together; None: this one counts alone.
+    extra: gives what else is served, and opens its turns as all others are.
     """
     keep_users_words_out_of_logs()
     limits = limits or ServerLimits()
@@ -71,6 +75,7 @@ def create_app(
             Route("/metrics", operating.metrics),
             Route("/admin/stats", operating.stats),
             Route("/admin/flush", operating.flush, methods=["POST"]),
+            *extra(opener),
         ],
         exception_handlers={
             ApiError: answer_api_error,

@@ -26,13 +26,14 @@ class Gatekeeper:
         self._public = public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in self._public:
+        if scope["type"] == "http":
             secret = _bearer(Headers(scope=scope))
-            caller = self._keys.holder(secret)
-            if caller is None:
+            caller = self._keys.holder(secret) if secret else None
+            if caller is not None:
+                visit_in(scope).caller = caller
+            elif scope["path"] not in self._public:
                 await error_response(_refusal(secret))(scope, receive, send)
                 return
-            visit_in(scope).caller = caller
         await self._app(scope, receive, send)
 
 
