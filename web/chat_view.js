@@ -1,0 +1,125 @@
+// The messages of one conversation: its path of turns, and what is said where there are none.
+
+import { arrange, el } from "./dom.js";
+import { text } from "./strings.js";
+import { path, versions } from "./tree.js";
+import { errorCard, TurnView } from "./turn_view.js";
+
+/** @typedef {import("./conversation.js").Conversation} Conversation */
+/** @typedef {import("./types.js").TurnView} Turn */
+
+export class ChatView {
+  /** @type {Map<string, TurnView>} */
+  #views = new Map();
+  #refusal = "";
+
+  /**
+   * @param {HTMLElement} root
+   * @param {import("./turn_view.js").TurnActions & {start(words: string): void, reload(): void, resend(): void}} actions
+   */
+  constructor(root, actions) {
+    this.root = root;
+    this.actions = actions;
+    this.turns = el("div", { class: "turns" });
+    this.after = el("div", { class: "after" });
+  }
+
+  /** Nothing is open: an invitation. @param {import("./types.js").ErrorView | null} [refused] */
+  welcome(refused = null) {
+    this.#views.clear();
+    const starters = text.starters.map((words) =>
+      el("li", {}, el("button", { type: "button", class: "starter", onclick: () => this.actions.start(words) }, words)));
+    this.root.replaceChildren(
+      el("div", { class: "welcome" },
+        el("h2", {}, text.welcome), el("p", {}, text.welcomeMore), el("ul", { class: "starters" }, ...starters),
+        refused ? errorCard(refused, [[text.tryAgain, this.actions.resend]]) : null),
+    );
+  }
+
+  /** @param {Conversation} state */
+  show(state) {
+    if (state.gone) return this.#blank(text.notFound, [[text.toStart, () => (location.hash = "#/")]]);
+    if (state.failure) return this.#blank(state.failure.message, [[text.tryAgain, this.actions.reload]]);
+    const shown = path(state.turns, state.shown);
+    if (!state.loaded) return this.#loading();
+    if (this.turns.parentElement !== this.root) this.root.replaceChildren(this.turns, this.after);
+    const busy = state.running !== null || state.turns.has("pending");
+    const views = shown.map((turn) => this.#view(turn, state, busy));
+    for (const [id, view] of this.#views) if (!views.includes(view)) this.#views.delete(id);
+    arrange(this.turns, views.map((view) => view.root));
+    this.#after(state, shown.length === 0);
+  }
+
+  /** @param {Turn} turn @param {Conversation} state @param {boolean} busy */
+  #view(turn, state, busy) {
+    let view = this.#views.get(turn.id) ?? this.#promoted(turn);
+    if (!view) view = new TurnView(turn, this.actions);
+    this.#views.set(turn.id, view);
+    const ids = versions(state.turns, turn).map((other) => other.id);
+    view.update(turn, { at: ids.indexOf(turn.id), ids, busy });
+    return view;
+  }
+
+  /** A turn that had no id yet keeps its place. @param {Turn} turn */
+  #promoted(turn) {
+    const pending = this.#views.get("pending");
+    if (!pending || turn.status !== "running") return undefined;
+    this.#views.delete("pending");
+    return pending;
+  }
+
+  /** @param {Conversation} state @param {boolean} empty */
+  #after(state, empty) {
+    const key = JSON.stringify([state.refused, empty, state.elsewhere]);
+    if (key === this.#refusal) return;
+    this.#refusal = key;
+    this.after.replaceChildren();
+    if (empty && !state.elsewhere) this.after.append(el("p", { class: "faint" }, text.emptyChat));
+    if (state.elsewhere) this.after.append(el("p", { class: "waiting" }, el("span", { class: "pulse", "aria-hidden": "true" }), text.elsewhere));
+    if (state.refused) {
+      const running = ["turn_running", "session_busy"].includes(state.refused.code ?? "");
+      this.after.append(errorCard(state.refused, [
+        [text.tryAgain, this.actions.resend],
+        ...(running ? [/** @type {[string, () => void]} */ ([text.stopIt, this.actions.stop])] : []),
+      ]));
+    }
+  }
+
+  #loading() {
+    this.#views.clear();
+    this.root.replaceChildren();
+  }
+
+  /** @param {string} words @param {[string, () => void][]} ways */
+  #blank(words, ways) {
+    this.#views.clear();
+    const buttons = ways.map(([name, act]) => el("button", { type: "button", class: "button", onclick: act }, name));
+    this.root.replaceChildren(el("div", { class: "welcome", role: "alert" }, el("p", { dir: "auto" }, words), el("p", { class: "row" }, ...buttons)));
+  }
+
+  /** @param {Turn} turn @param {number} from */
+  text(turn, from) {
+    const view = this.#views.get(turn.id);
+    if (!view) return;
+    view.turn = turn;
+    view.text(from);
+  }
+
+  /** @param {string} id */
+  view(id) {
+    return this.#views.get(id);
+  }
+
+  get last() {
+    return [...this.#views.values()].find((view) => view.root === this.turns.lastElementChild);
+  }
+
+  /** Walk from turn to turn. @param {1 | -1} step */
+  step(step) {
+    const all = /** @type {HTMLElement[]} */ ([...this.turns.children]);
+    const at = all.findIndex((turn) => turn.contains(document.activeElement));
+    const next = at < 0 ? (step < 0 ? all.length - 1 : -1) : at + step;
+    all[next]?.focus({ preventScroll: true });
+    all[next]?.scrollIntoView({ block: "start" });
+  }
+}

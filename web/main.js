@@ -1,0 +1,314 @@
+// The page from its parts.
+
+import { Api, Problem, shown } from "./api.js";
+import { copiesCode } from "./answer.js";
+import { bubbles } from "./bubble.js";
+import { ChatView } from "./chat_view.js";
+import { Composer } from "./composer.js";
+import { OpenConversation } from "./conversation.js";
+import { listenForShortcuts, renameDialog, shortcutsDialog } from "./dialogs.js";
+import { byId, icon } from "./dom.js";
+import { Follow } from "./follow.js";
+import { Frame } from "./frame.js";
+import { Keys } from "./key.js";
+import { ListView } from "./list_view.js";
+import { MemoryPanel } from "./memory_panel.js";
+import { openMenu } from "./menu.js";
+import { Removals } from "./removal.js";
+import { reasons } from "./reuse.js";
+import { go, rename, route } from "./route.js";
+import { howOf, keepHow, settingsDialog } from "./settings.js";
+import { fill, text } from "./strings.js";
+import { say, toast } from "./toast.js";
+import { exportFile, importFile, NotJson } from "./transfer.js";
+import { path } from "./tree.js";
+import { Warm } from "./warm.js";
+
+const LIST_AGES = 30_000;
+
+class Page {
+  keys = new Keys();
+  api = new Api(this.keys);
+  warm = new Warm(this.api);
+  others = new BroadcastChannel("chatserve");
+  /** @type {import("./types.js").ServerSettings} */
+  server = { needs_key: false };
+  /** @type {OpenConversation | null} */
+  open = null;
+
+  constructor() {
+    this.removals = new Removals(this.api, { changed: () => this.changed(), failed: (error) => this.complain(error) });
+    this.list = new ListView(byId("list"), /** @type {HTMLInputElement} */ (byId("search")), this.api, {
+      menu: (button, row) => this.menu(button, row.id, row.title ?? text.untitled),
+      hidden: (id) => this.removals.has(id),
+    });
+    this.chat = new ChatView(byId("chat"), {
+      again: (turn) => this.asking((open, how) => open.again(turn, how)),
+      edit: (turn, words) => this.asking((open, how) => open.ask(words, turn.parent, how)),
+      show: (id) => this.branch(id),
+      stop: () => void this.open?.stop(),
+      complain: (words) => toast(words),
+      start: (words) => ((this.composer.words = words), void this.composer.send()),
+      reload: () => void this.open?.reload(),
+      resend: () => void this.composer.send(),
+    });
+    this.composer = new Composer(byId("composer"), {
+      send: (words) => this.send(words),
+      stop: () => void this.open?.stop(),
+      typing: () => this.typing(),
+      editLast: () => this.chat.last?.edit(),
+    });
+    this.follow = new Follow(byId("scroller"), byId("chat"), (following) => (byId("to-bottom").hidden = following));
+    this.memory = new MemoryPanel(byId("memory"), this.api, {
+      close: () => this.frame.memory(false),
+      open: (conversation) => (go(conversation), this.frame.settle()),
+    });
+    this.frame = new Frame((open) => (open ? this.memory.open(this.open?.state.id ?? "") : this.memory.close()));
+    this.listen();
+  }
+
+  listen() {
+    addEventListener("hashchange", () => this.arrive());
+    byId("to-bottom").addEventListener("click", () => this.follow.end());
+    byId("settings-open").addEventListener("click", () => this.settings());
+    byId("more").addEventListener("click", () => this.open && this.menu(byId("more"), this.open.state.id, this.open.state.title ?? text.untitled));
+    byId("help").addEventListener("click", shortcutsDialog);
+    byId("new").addEventListener("click", () => (this.frame.settle(), this.composer.field.focus()));
+    byId("list").addEventListener("click", (event) => event.target instanceof Element && event.target.closest("a") && this.frame.settle());
+    document.querySelector(".skip")?.addEventListener("click", (event) => (event.preventDefault(), this.composer.field.focus()));
+    const file = /** @type {HTMLInputElement} */ (byId("import-file"));
+    byId("import").addEventListener("click", () => file.click());
+    file.addEventListener("change", () => void this.import(file));
+    this.others.addEventListener("message", () => void this.list.reload());
+    document.addEventListener("visibilitychange", () => document.hidden || void this.list.reload());
+    setInterval(() => document.hidden || void this.list.reload(), LIST_AGES);
+    copiesCode(byId("chat"), (words) => toast(words));
+    bubbles(byId("chat"), "data-why", (id) => {
+      const turn = this.open?.state.turns.get(id);
+      return turn ? reasons(turn) : [];
+    });
+    listenForShortcuts({
+      write: () => this.composer.field.focus(),
+      step: (by) => this.chat.step(by),
+      stop: () => this.frame.escape() || (this.open?.state.running ? (void this.open.stop(), true) : false),
+      new: () => (go(null), this.composer.field.focus()),
+      search: () => (this.frame.showSide(), byId("search").focus()),
+      memory: () => this.frame.toggleMemory(),
+      settings: () => this.settings(),
+    });
+  }
+
+  async begin() {
+    this.arrive();
+    await this.ask();
+    await this.list.reload();
+    if (this.server.model === undefined) await this.ask(); // the key has been asked for meanwhile
+  }
+
+  /** What is served here. */
+  async ask() {
+    try {
+      this.server = await this.api.get("/page/settings");
+      if (this.server.limits) this.composer.limit(this.server.limits.input_characters);
+      this.head();
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error; // else the list says it
+    }
+  }
+
+  /** To where the address says. */
+  arrive() {
+    const { conversation, turn } = route();
+    if (this.open && conversation === this.open.state.id) {
+      if (turn) this.branch(turn);
+      return;
+    }
+    this.leave();
+    if (conversation) this.enter(conversation, turn, false);
+    else this.chat.welcome();
+    this.composer.belongsTo(conversation);
+    this.head();
+    this.list.current(conversation ?? "");
+    if (this.frame.memoryOpen) this.memory.open(conversation ?? "");
+    if (matchMedia("(hover: hover)").matches && !document.activeElement?.closest("nav, dialog")) this.composer.field.focus();
+  }
+
+  leave() {
+    this.open?.close();
+    this.open = null;
+    this.warm.end();
+    this.composer.set(false, false);
+    byId("link").hidden = true;
+  }
+
+  /** @param {string} id @param {string | null} turn @param {boolean} fresh */
+  enter(id, turn, fresh) {
+    const open = new OpenConversation(this.api, id, turn, {
+      text: (at, from) => this.chat.text(at, from),
+      ended: (at) => this.ended(at),
+      changed: () => this.changed(),
+    });
+    this.open = open;
+    let running = /** @type {string | null} */ (null);
+    open.store.watch((state) => {
+      if (this.open !== open) return;
+      this.chat.show(state);
+      this.composer.set(state.running !== null && !state.elsewhere, state.stopping);
+      this.link(state.link);
+      this.head();
+      if (state.running !== running && state.running) say(text.saidAnswering);
+      running = state.running;
+    });
+    open.open(fresh);
+    this.chat.show(open.state);
+    this.follow.end();
+    return open;
+  }
+
+  /** The words above the messages, and the window's. */
+  head() {
+    const state = this.open?.state;
+    const title = state ? (state.title || this.list.row(state.id)?.title || text.untitled) : "";
+    byId("title").textContent = title || text.untitled;
+    document.title = title ? `${title} · chatserve` : "chatserve";
+    byId("more").hidden = !state || state.gone;
+    const usage = state && path(state.turns, state.shown).findLast((turn) => turn.usage)?.usage;
+    const used = usage ? text.context(usage.input_tokens + usage.output_tokens, this.server.max_model_len ?? null) : "";
+    byId("subtitle").textContent = [this.server.model, used].filter(Boolean).join(" · ");
+  }
+
+  /** @param {import("./subscription.js").Link} link */
+  link({ state, wait }) {
+    byId("link").hidden = state !== "lost";
+    byId("link").textContent = state === "lost" ? text.lost(wait) : "";
+  }
+
+  /** @param {string} words @returns {Promise<boolean>} */
+  async send(words) {
+    if (this.open && !this.open.state.loaded) return false; // it is not known yet what this would go on from
+    if (!this.open) {
+      const how = howOf(null);
+      try {
+        const row = await this.api.post("/page/conversations", { title: titleOf(words) });
+        keepHow(row.id, how);
+        rename(row.id);
+        this.enter(row.id, null, true).store.set({ title: row.title });
+        this.composer.belongsTo(row.id);
+        this.list.current(row.id);
+        if (this.frame.memoryOpen) this.memory.open(row.id);
+      } catch (error) {
+        this.chat.welcome(shown(error));
+        return false;
+      }
+    }
+    return this.asking((open, how) => open.ask(words, open.state.shown, how));
+  }
+
+  /** @param {(open: OpenConversation, how: import("./settings.js").How) => Promise<boolean>} ask @returns {Promise<boolean>} */
+  async asking(ask) {
+    const { open } = this;
+    if (!open) return false;
+    const last = path(open.state.turns, open.state.shown).at(-1);
+    this.follow.end();
+    const taken = await ask(open, howOf(open.state.id, last));
+    if (taken) {
+      this.warm.end();
+      if (route().turn) rename(open.state.id);
+    }
+    return taken;
+  }
+
+  /** @param {string} turn */
+  branch(turn) {
+    const { open } = this;
+    if (!open) return;
+    this.follow.rest();
+    open.show(turn);
+    this.warm.end();
+    const { shown: end, leaf, id } = open.state;
+    rename(id, end === leaf ? null : end);
+  }
+
+  typing() {
+    const state = this.open?.state;
+    if (!state?.loaded || state.leaf === null || state.running !== null) return;
+    this.warm.begin(state.id, state.leaf, state.shown);
+  }
+
+  /** @param {import("./types.js").TurnView} turn */
+  ended(turn) {
+    const words = (turn.answer ?? "").split(/\s+/).filter(Boolean).length;
+    say(turn.status === "cancelled" ? text.saidStopped : text.saidDone(words));
+    this.changed();
+  }
+
+  /** The list is another one, here and in this browser's other tabs. */
+  changed() {
+    this.list.render();
+    void this.list.reload();
+    this.others.postMessage("changed");
+  }
+
+  settings() {
+    if (document.querySelector("dialog")) return;
+    const state = this.open?.state;
+    const last = state && path(state.turns, state.shown).at(-1);
+    settingsDialog(state?.id ?? null, howOf(state?.id ?? null, last), this.server, {
+      forgetKey: this.server.needs_key ? () => (this.keys.forget(), location.reload()) : null,
+      closed: () => this.composer.field.focus(),
+    });
+  }
+
+  /** @param {HTMLElement} button @param {string} id @param {string} title */
+  menu(button, id, title) {
+    const renamed = async (/** @type {string} */ words) => {
+      await this.api.post(`/page/conversations/${id}`, { title: words });
+      if (this.open?.state.id === id) this.open.store.set({ title: words });
+      this.changed();
+    };
+    openMenu(button, [
+      { label: text.rename, act: () => renameDialog(title, (words) => void renamed(words).catch((error) => this.complain(error))) },
+      { label: text.exportMarkdown, act: () => void exportFile(this.api, id, "markdown").catch((error) => this.complain(error)) },
+      { label: text.exportJson, act: () => void exportFile(this.api, id, "json").catch((error) => this.complain(error)) },
+      { label: text.remove, danger: true, act: () => this.remove(id, title) },
+    ]);
+  }
+
+  /** @param {string} id @param {string} title */
+  remove(id, title) {
+    const here = this.open?.state.id === id;
+    this.removals.remove(id, title, () => here && go(id));
+    if (here) go(null);
+  }
+
+  /** @param {HTMLInputElement} file */
+  async import(file) {
+    const chosen = file.files?.[0];
+    file.value = "";
+    if (!chosen) return;
+    try {
+      const row = await importFile(this.api, chosen);
+      toast(text.imported(row.title ?? text.untitled));
+      this.changed();
+      go(row.id);
+      this.frame.settle();
+    } catch (error) {
+      if (error instanceof NotJson) toast(error.message);
+      else this.complain(error);
+    }
+  }
+
+  /** @param {unknown} error */
+  complain(error) {
+    toast(shown(error).message);
+  }
+}
+
+/** What a conversation is called at first. @param {string} words */
+function titleOf(words) {
+  const line = words.trim().split("\n")[0].replace(/\s+/g, " ");
+  return line.length <= 60 ? line : `${line.slice(0, 59).replace(/\s\S*$/, "")}…`;
+}
+
+fill(document, icon);
+void new Page().begin();

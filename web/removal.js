@@ -1,0 +1,52 @@
+// Deleting that can be undone: the server is asked only when the time for that is over, or the page leaves.
+
+import { text } from "./strings.js";
+import { toast } from "./toast.js";
+
+const GRACE = 8_000;
+
+export class Removals {
+  /** @type {Map<string, {timer: number, untoast: () => void}>} */
+  #waiting = new Map();
+
+  /** @param {import("./api.js").Api} api @param {{changed(): void, failed(error: unknown): void}} hear */
+  constructor(api, hear) {
+    this.api = api;
+    this.hear = hear;
+    addEventListener("pagehide", () => {
+      for (const id of [...this.#waiting.keys()]) void this.#now(id, true);
+    });
+  }
+
+  /** @param {string} id */
+  has(id) {
+    return this.#waiting.has(id);
+  }
+
+  /** @param {string} id @param {string} title @param {() => void} undone */
+  remove(id, title, undone) {
+    const undo = () => {
+      clearTimeout(this.#waiting.get(id)?.timer);
+      this.#waiting.delete(id);
+      this.hear.changed();
+      undone();
+    };
+    const untoast = toast(text.removed(title), { label: text.undo, act: undo }, GRACE);
+    this.#waiting.set(id, { timer: setTimeout(() => void this.#now(id, false), GRACE), untoast });
+    this.hear.changed();
+  }
+
+  /** @param {string} id @param {boolean} leaving */
+  async #now(id, leaving) {
+    const waiting = this.#waiting.get(id);
+    clearTimeout(waiting?.timer);
+    waiting?.untoast();
+    try {
+      await this.api.remove(`/page/conversations/${id}`, leaving);
+    } catch (error) {
+      if (!leaving) this.hear.failed(error);
+    }
+    this.#waiting.delete(id);
+    this.hear.changed();
+  }
+}

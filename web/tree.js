@@ -1,0 +1,40 @@
+// A conversation's turns as a tree: which are shown, and which stand beside them.
+
+/** @typedef {import("./types.js").TurnView} TurnView */
+/** @typedef {Map<string, TurnView>} Turns in the order they were made */
+
+/** From the first turn to this one. @param {Turns} turns @param {string | null} leaf @returns {TurnView[]} */
+export function path(turns, leaf) {
+  const found = [];
+  for (let turn = turns.get(leaf ?? ""); turn; turn = turns.get(turn.parent ?? "")) {
+    if (found.includes(turn)) break;
+    found.push(turn);
+  }
+  return found.reverse();
+}
+
+/** Turns that go on from the same one, this one among them. @param {Turns} turns @param {TurnView} turn @returns {TurnView[]} */
+export function versions(turns, turn) {
+  const known = turn.parent !== null && turns.has(turn.parent) ? turn.parent : null;
+  return [...turns.values()].filter((other) =>
+    known === null ? other.parent === null || !turns.has(other.parent) : other.parent === known,
+  );
+}
+
+/** The newest end of what goes on from this turn. @param {Turns} turns @param {string} id @returns {string} */
+export function newestEnd(turns, id) {
+  let end = id;
+  const below = new Set([id]);
+  for (const turn of turns.values()) {
+    if (turn.parent !== null && below.has(turn.parent)) {
+      below.add(turn.id);
+      end = turn.id;
+    }
+  }
+  return end;
+}
+
+/** What its user said, for asking again. @param {TurnView} turn @returns {string} */
+export function asked(turn) {
+  return turn.messages.filter((message) => message.role === "user").map((message) => message.text).at(-1) ?? "";
+}
