@@ -4,27 +4,37 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sessions.rows import CONVERSATION_COLUMNS, conversation_from_row, messages_from_row
-from sessions.search import Hit, hit, in_json, said, spellings
+from sessions.search import SPEAKERS, Hit, hit, in_json, said, spellings
 from sessions.sqlite_reads import latest_use, rows
-from sessions.turns import Conversation
+from sessions.turns import TITLE, Conversation
 
 BLOCK: Final = 64
 """Conversations that are proposed at a time."""
+NAMED: Final = f"json_extract(metadata, '$.{TITLE}') LIKE ? OR (session LIKE ? AND session <> 'conv_' || id)"
 SAYS: Final = "answer LIKE ? OR CAST(messages AS TEXT) LIKE ?"
-NAMED: Final = "metadata LIKE ? OR session LIKE ?"
+SAYS_APART: Final = f"""
+    answer LIKE ? OR EXISTS (
+        SELECT 1 FROM json_each(CAST(messages AS TEXT)) AS message
+        WHERE json_extract(message.value, '$.role') IN {SPEAKERS} AND json_extract(message.value, '$.content') LIKE ?
+    )
+"""
+"""For words that stand around every message."""
+AROUND: Final = '[{"role":"user","content":""},{"role":"assistant","content":"","name":""}]'
 
 
 def search(
     connection: sqlite3.Connection, tenant: str, words: Sequence[str], after: str | None, limit: int
 ) -> list[Hit]:
+    """A `Store.search`."""
     place = latest_use(connection, tenant, after)
-    finder = _Finder(connection, tenant, words)
+    finder = _Finder(connection, words)
     hits: list[Hit] = []
     while len(hits) < limit:
-        proposed = finder.propose(place)
+        proposed = finder.propose(tenant, *place)
         hits += [found for each in proposed if (found := finder.decide(each)) is not None]
         if len(proposed) < BLOCK:
             break
@@ -35,34 +45,30 @@ def search(
 class _Finder:
     """The statements of one search."""
 
-    def __init__(self, connection: sqlite3.Connection, tenant: str, words: Sequence[str]) -> None:
+    def __init__(self, connection: sqlite3.Connection, words: Sequence[str]) -> None:
         self._connection = connection
-        self._tenant = tenant
         self._words = words
-        patterns = [[(f"%{form}%", f"%{in_json(form)}%") for form in spellings(word)] for word in words]
-        # The text comes first: whether a turn is hidden stands at its end, behind its token ids.
-        says = [f"(({' OR '.join([SAYS] * len(forms))}) AND NOT hidden)" for forms in patterns]
-        named = [" OR ".join([NAMED] * len(forms)) for forms in patterns]
-        spoken = [f"EXISTS (SELECT 1 FROM turns WHERE conversation = conversations.id AND {each})" for each in says]
-        every = " AND ".join(f"({name} OR {speech})" for name, speech in zip(named, spoken, strict=True))
+        named = [_likely(NAMED, word, plain=True) for word in words]
+        says = [_says(word) for word in words]
+        every = " AND ".join(
+            f"({name.sql} OR EXISTS (SELECT 1 FROM turns WHERE conversation = conversations.id AND {speech.sql}))"
+            for name, speech in zip(named, says, strict=True)
+        )
         self._propose = f"""
             SELECT {CONVERSATION_COLUMNS} FROM conversations
             WHERE tenant = ? AND session IS NOT NULL AND (used, id) < (?, ?) AND {every}
             ORDER BY used DESC, id DESC LIMIT {BLOCK}
         """
+        self._asked = [value for pair in zip(named, says, strict=True) for part in pair for value in part.values]
         self._texts = f"""
             SELECT id, messages, answer, answered FROM turns
-            WHERE conversation = ? AND ({" OR ".join(says)}) ORDER BY number
+            WHERE conversation = ? AND ({" OR ".join(speech.sql for speech in says)}) ORDER BY number
         """
-        self._said = [pattern for forms in patterns for pair in forms for pattern in pair]
-        self._asked: list[str] = []
-        for forms in patterns:
-            self._asked += [pattern for raw, escaped in forms for pattern in (escaped, raw)]
-            self._asked += [pattern for pair in forms for pattern in pair]
+        self._said = [value for speech in says for value in speech.values]
 
-    def propose(self, place: tuple[float, str]) -> list[Conversation]:
+    def propose(self, tenant: str, used: float, name: str) -> list[Conversation]:
         """Up to BLOCK conversations after this place, the latest used first."""
-        found = rows(self._connection, self._propose, self._tenant, *place, *self._asked)
+        found = rows(self._connection, self._propose, tenant, used, name, *self._asked)
         return [conversation_from_row(row) for row in found]
 
     def decide(self, conversation: Conversation) -> Hit | None:
@@ -70,3 +76,28 @@ class _Finder:
         for turn, messages, answer, answered in rows(self._connection, self._texts, conversation.id, *self._said):
             texts += said(messages_from_row(turn, messages), answer if answered else None)
         return hit(conversation, texts, self._words)
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    sql: str
+    values: tuple[str, ...]
+
+
+def _says(word: str) -> _Condition:
+    """A turn in which a word occurs. The text comes first: whether it is hidden stands at the row's end, behind all of
+    its token ids.
+    """
+    around = any(form in AROUND for form in spellings(word))
+    likely = _likely(SAYS_APART, word, plain=True) if around else _likely(SAYS, word, plain=False)
+    return _Condition(f"({likely.sql} AND NOT hidden)", likely.values)
+
+
+def _likely(sql: str, word: str, *, plain: bool) -> _Condition:
+    """Any spelling of a word in the two places of `sql`; the second is JSON unless it is plain. What LIKE takes for
+    more than itself in a word only lets more through.
+    """
+    values: list[str] = []
+    for form in spellings(word):
+        values += (f"%{form}%", f"%{form if plain else in_json(form)}%")
+    return _Condition(f"({' OR '.join([sql] * (len(values) // 2))})", tuple(values))
