@@ -12,9 +12,9 @@ import statistics
 import time
 from typing import Any, Self
 
-from loadtest.load_figures import percentile
+from chatserve.bench.statistics import percentile
+from chatserve.bench.words import WORDS
 from loadtest.one_worker import Worker, cpu_seconds
-from loadtest.scenarios import WORDS
 
 QUESTION = 30
 TURNS = 8

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from chatserve.bench.statistics import percentile
 from chatserve.engine.messages import EngineStats
 from chatserve.engine.process import SWITCH_INTERVAL
 from loadtest.engine_watch import EngineWatch
 from loadtest.in_process import Bench
 from loadtest.kept import RESULTS, Kept, say
-from loadtest.load_figures import percentile
 
 NEW_ROWS = 64
 ANSWER = 4

@@ -5,67 +5,63 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from loadtest.crowd import Crowd
+from chatserve.bench.crew import Performance
+from chatserve.bench.outcome import Outcome
+from chatserve.bench.statistics import percentile
+from chatserve.bench.summary import summary
 from loadtest.scenarios import SCENARIOS
 
 SHOWN_FAILURES = 20
 
 
-def percentile(values: Sequence[float], percent: float) -> float | None:
-    """Interpolated between neighbours; None of nothing."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    place = (len(ordered) - 1) * percent / 100
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
-
-
-def figures(name: str, crowd: Crowd) -> dict[str, Any]:
+def figures(name: str, done: Performance) -> dict[str, Any]:
     """Of one scenario. Times in ms, as [p50, p90, p99] where there are three, wall time in seconds.
 
-    The rates count from the first request to the last end mark.
+    An answer without any text counts from its first event. The rates count from the first request to the last end mark.
     """
-    scenario, turns = SCENARIOS[name], crowd.turns
-    prompt = sum(turn.prompt for turn in turns)
-    completion = sum(turn.completion for turn in turns)
-    counted = [turn for turn in turns if turn.cached is not None]
+    scenario, turns = SCENARIOS[name], [turn for turn in done.outcomes if turn.whole]
+    failed = [(turn, turn.failure) for turn in done.outcomes if turn.failure]
     shown: dict[str, Any] = {
         "scenario": name,
         "clients": scenario.clients,
         "turns": len(turns),
         "turns_wanted": scenario.conversations * scenario.turns,
-        "errors": len(crowd.failures),
+        "errors": len(failed),
         "failures": [
-            f"conversation {each.conversation}, turn {each.turn}: {each.reason}"
-            for each in crowd.failures[:SHOWN_FAILURES]
+            f"conversation {turn.conversation}, turn {turn.turn}: {failure.kind}: {failure.told}"
+            for turn, failure in failed[:SHOWN_FAILURES]
         ],
-        "client_cpu_s": [round(seconds, 2) for seconds in crowd.cpu],
+        "client_cpu_s": [round(cost.cpu, 2) for cost in done.costs],
     }
     if not turns:
         return shown
-    wall = max(turn.sent + turn.e2e for turn in turns) - min(turn.sent for turn in turns)
+    found = summary(turns)
     tpots = [turn.tpot for turn in turns if turn.tpot is not None]
     return shown | {
-        "wall_s": round(wall, 3),
-        "out_tok_s": round(completion / wall, 1),
-        "req_s": round(len(turns) / wall, 2),
-        "in_tok_s": round(prompt / wall, 1),
-        "ttft_first_ms": three([turn.ttft for turn in turns if turn.number == 0]),
-        "ttft_later_ms": three([turn.ttft for turn in turns if turn.number > 0]),
-        "ttft_mean_ms": mean_ms([turn.ttft for turn in turns]),
+        "wall_s": round(found.wall, 3),
+        "out_tok_s": round(found.output_rate, 1),
+        "req_s": round(found.turns_rate, 2),
+        "in_tok_s": round(found.input_rate, 1),
+        "ttft_first_ms": three([ttft(turn) for turn in turns if turn.turn == 0]),
+        "ttft_later_ms": three([ttft(turn) for turn in turns if turn.turn > 0]),
+        "ttft_mean_ms": mean_ms([ttft(turn) for turn in turns]),
         "tpot_ms": three(tpots),
         "tpot_mean_ms": mean_ms(tpots),
         "e2e_ms": three([turn.e2e for turn in turns]),
         "e2e_mean_ms": mean_ms([turn.e2e for turn in turns]),
         "largest_gap_ms": three([turn.largest_gap for turn in turns]),
-        "prompt_mean": round(prompt / len(turns), 1),
-        "answer_mean": round(completion / len(turns), 2),
-        "cached_share": round(sum(turn.cached or 0 for turn in counted) / prompt, 4) if counted else None,
+        "prompt_mean": round(found.input_rate * found.wall / len(turns), 1),
+        "answer_mean": round(found.output_rate * found.wall / len(turns), 2),
+        "cached_share": None if found.cached_share is None else round(found.cached_share, 4),
         "events_mean": round(sum(turn.events for turn in turns) / len(turns), 1),
-        "answers_without_text": sum(turn.empty for turn in turns),
+        "answers_without_text": found.without_text,
     }
+
+
+def ttft(turn: Outcome) -> float:
+    """To the first text; where no event had any, to the first event."""
+    first = turn.opened if turn.first is None else turn.first
+    return (turn.ended if first is None else first) - turn.begin
 
 
 def three(seconds: Sequence[float]) -> list[float | None]:

@@ -18,7 +18,7 @@ import time
 from array import array
 from dataclasses import dataclass, field
 
-from loadtest.load_figures import percentile
+from chatserve.bench.statistics import percentile
 from loadtest.one_worker import cpu_seconds
 
 WARM_SECONDS = 1.0

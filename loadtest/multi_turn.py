@@ -14,14 +14,20 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from loadtest.chat_client import Target
-from loadtest.crowd import send_crowd
+import msgspec
+
+from chatserve.bench.crew import Performance, perform_all
+from chatserve.bench.load import Closed, Limits
+from chatserve.bench.playing import Run
+from chatserve.bench.talks import Manner
+from chatserve.bench.target import Target
+from chatserve.bench.user import Service
 from loadtest.kept import Kept
-from loadtest.load_figures import COLUMNS, figures, line
-from loadtest.scenarios import chosen
+from loadtest.load_figures import COLUMNS, figures, line, ttft
+from loadtest.scenarios import SCENARIOS, Scripted, chosen
 
 METRICS = ("chatserve:", "vllm:")
 SETTLE_SECONDS = 0.3
@@ -56,6 +62,18 @@ def served_model(url: str) -> str:
     return str(json.loads(page)["data"][0]["id"])
 
 
+def send(service: Service, name: str, seed: str) -> Performance:
+    """All conversations of scenario `name`, each client one after another."""
+    scenario = SCENARIOS[name]
+    run = Run(service, Scripted(name, seed), Closed(scenario.clients), Limits(scenario.conversations), seed=0)
+    return perform_all(run, scenario.processes, lambda _: None)
+
+
+def each_turn(done: Performance) -> list[dict[str, Any]]:
+    """Every fact of every whole turn."""
+    return [{**msgspec.to_builtins(turn), "ttft": ttft(turn), "e2e": turn.e2e} for turn in done.outcomes if turn.whole]
+
+
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -73,16 +91,16 @@ def main() -> int:
     """The suite in order; the exit status."""
     options = arguments()
     url = options.url.rstrip("/")
-    target = Target.parse(url, options.model or served_model(url), options.timeout)
+    service = Service(Target.parse(url), Manner(options.model or served_model(url)), timeout=options.timeout)
     kept = Kept(options.out) if options.out else None
     failures = 0
     print(COLUMNS, flush=True)
     for name in chosen(options.suite):
         before = counters(url)
-        crowd = send_crowd(target, name, options.seed)
+        done = send(service, name, options.seed)
         time.sleep(SETTLE_SECONDS)
         after = counters(url)
-        shown = figures(name, crowd)
+        shown = figures(name, done)
         shown["server"] = {
             each: round(value - before.get(each, 0.0), 6)
             for each, value in after.items()
@@ -91,9 +109,9 @@ def main() -> int:
         print(line(shown), flush=True)
         for failure in shown["failures"][:1]:
             print(f"    {failure}", flush=True)
-        failures += len(crowd.failures)
+        failures += shown["errors"]
         if options.turns:
-            shown["each_turn"] = [asdict(turn) for turn in crowd.turns]
+            shown["each_turn"] = each_turn(done)
         if kept:
             kept.put(name, shown)
     return 1 if failures else 0

@@ -1,17 +1,15 @@
-"""The conversations of a load: how many clients hold them, how long they are, and what is said in them.
+"""The conversations of the loads that other servers were measured with: every byte is as it was then.
 
-Every word is one token with a leading space in byte-level BPEs like SmolLM's and GPT-2's, so that lengths in words are
-lengths in tokens. A seed gives the same words for any server.
+A seed gives the same words for any server.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-WORDS = (Path(__file__).parent / "words.txt").read_text().split()
+from chatserve.bench.plan import ConversationPlan, TurnPlan
+from chatserve.bench.words import WORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +57,29 @@ def chosen(suite: str) -> list[str]:
     return names
 
 
-def system_prompt(name: str, seed: str) -> str:
-    """What every conversation of scenario `name` begins with."""
-    return _say(random.Random(f"{seed}-{name}-sys"), SCENARIOS[name].system)
+@dataclass(frozen=True, slots=True)
+class Scripted:
+    """The conversations of scenario `name`; all of them begin with one system prompt."""
+
+    name: str
+    seed: str
+
+    def plan(self, number: int) -> ConversationPlan:
+        """Of this number. The same for any server and in any process."""
+        scenario = SCENARIOS[self.name]
+        source = random.Random(f"{self.seed}-{self.name}-{number}")
+        return ConversationPlan(
+            number=number,
+            system=_say(random.Random(f"{self.seed}-{self.name}-sys"), scenario.system),
+            turns=tuple(_turn(source, scenario) for _ in range(scenario.turns)),
+        )
 
 
-def questions(name: str, seed: str, conversation: int) -> Iterator[str]:
-    """The user's turns of one conversation, in order."""
-    scenario, source = SCENARIOS[name], random.Random(f"{seed}-{name}-{conversation}")
-    for _ in range(scenario.turns):
-        yield _say(source, scenario.question)
-        # Drawn and dropped: the load that other servers were measured with has a fixed answer at this place.
-        _say(source, scenario.answer)
+def _turn(source: random.Random, scenario: Scenario) -> TurnPlan:
+    turn = TurnPlan(message=_say(source, scenario.question), answer=scenario.answer)
+    # Drawn and dropped: the load that other servers were measured with has a fixed answer at this place.
+    _say(source, scenario.answer)
+    return turn
 
 
 def _say(source: random.Random, words: int) -> str:

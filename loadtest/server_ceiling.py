@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from chatserve.bench.words import WORDS
 from chatserve.model.demo_folder import demo_path
 from chatserve.text.tokenizer import Tokenizer
 from loadtest.first_token import first_token
 from loadtest.one_worker import one_worker
 from loadtest.report import keep, options
-from loadtest.scenarios import WORDS
 
 ANSWER = "".join(f" {word}" for word in WORDS[:24])
 AIMS = {"tokens_a_second": 15_000, "gap_ms_p99": 100.0, "ttft_ms": 3.0}

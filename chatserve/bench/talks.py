@@ -26,7 +26,7 @@ class Manner:
 
     model: str
     fixed_length: bool = True
-    temperature: float = 0.0
+    temperature: float = 0
 
 
 class Talk(Protocol):
