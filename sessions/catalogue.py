@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from sessions.digest import DigestChain
+from sessions.planting import Seed, grown
 from sessions.search import Hit
 from sessions.store import NotFound, Store
 from sessions.turns import Conversation, Message, Status, Turn, chain_ids, check_metadata
@@ -90,6 +91,28 @@ class Catalogue:
             created=now,
         )
         await self._store.advance(msgspec.structs.replace(conversation, leaf=None), turn)
+        return conversation
+
+    async def plant(
+        self, tenant: str, seeds: Sequence[Seed], leaf: int, metadata: Mapping[str, str] | None = None
+    ) -> Conversation:
+        """A new conversation of its own name that was held elsewhere, with all its branches, or nothing of it.
+
+        seeds: at least one.  leaf: the place among them where the next turn goes on. Raises ValueError as `create`.
+        """
+        notes = check_metadata(metadata or {})
+        name, now = uuid.uuid4().hex, self._clock()
+        turns = grown(seeds, name, tenant, self._digests)
+        conversation = Conversation(
+            id=name,
+            tenant=tenant,
+            created=now,
+            used=now,
+            session=f"conv_{name}",
+            leaf=turns[leaf].id,
+            metadata=notes,
+        )
+        await self._store.create(conversation, turns)
         return conversation
 
     async def conversation(self, tenant: str, conversation: str) -> Conversation:

@@ -36,6 +36,14 @@ class DigestChain:
             digest = self._hash(b"message" + _sized(digest) + fields)
         return digest
 
+    def turn(
+        self, before: bytes, instructions: str | None, messages: Iterable[Message], answer: str | None = None
+    ) -> bytes:
+        """After a turn: its instructions, its messages, and its answer where it has one. Raises as `extend`."""
+        told = () if instructions is None else (Message("instructions", instructions),)
+        said = () if answer is None else (Message("assistant", answer),)
+        return self.extend(before, (*told, *messages, *said))
+
     def prefixes(self, tenant: str, messages: Sequence[Message]) -> list[bytes]:
         """The digests of every proper prefix that ends in an answer, longest first.
 

@@ -51,8 +51,7 @@ class OpenTurn:
         # Hashed now, not when the turn is saved: text that cannot be stored is refused before an answer is
         # computed.
         before = self._parent.digest if self._parent else digests.root(conversation.tenant)
-        told = () if instructions is None else (Message("instructions", instructions),)
-        self._asked = digests.extend(before, (*told, *self._added))
+        self._asked = digests.turn(before, instructions, self._added)
         self._digests = digests
         self._write = write
         self._clock = clock

@@ -29,7 +29,7 @@ def read_stretch(query: Fields) -> Stretch:
     order = query.values.get("order", "desc")
     if order not in ("asc", "desc"):
         raise BadRequest(f"order must be 'asc' or 'desc', not {shown(order)}.", param="order")
-    return Stretch(query.text("after", longest=_ID_LENGTH), _limit(query.values.get("limit")), order == "desc")
+    return Stretch(query.text("after", longest=_ID_LENGTH), read_limit(query.values.get("limit")), order == "desc")
 
 
 def stretch_of(items: Sequence[MessageItem], stretch: Stretch) -> tuple[list[MessageItem], bool]:
@@ -44,9 +44,10 @@ def stretch_of(items: Sequence[MessageItem], stretch: Stretch) -> tuple[list[Mes
     return ordered[start : start + stretch.limit], len(ordered) > start + stretch.limit
 
 
-def _limit(value: object) -> int:
+def read_limit(value: object, usual: int = USUAL) -> int:
+    """A query's `limit`. Raises BadRequest."""
     if value is None:
-        return USUAL
+        return usual
     if not isinstance(value, str) or not value.isascii() or not value.isdigit() or not 1 <= int(value[:4]) <= MOST:
         raise BadRequest(f"limit must be a whole number from 1 to {MOST}, not {shown(value)}.", param="limit")
     return int(value[:4])
