@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import NamedTuple
 
 from vtensor.node import Node
 from vtensor.rtree import RTree
 
 
-@dataclass(frozen=True, slots=True)
-class PictureNode:
+class PictureNode(NamedTuple):
     """Tokens `start` to `end` of every recorded vTensor below.
 
     id: the same in every picture while the node lives; an upper half that is split off has a new one.
@@ -65,7 +65,7 @@ def take_picture(tree: RTree, tenant: str, *, most: int, focus: Collection[str],
     every = tree.runs(tenant)
     shown = every if len(every) <= most else _choose(every, most, frozenset(focus))
     ranks = {leaf: rank for rank, leaf in enumerate(tree.leaves.in_order())}
-    held, drawn = (sum(map(len, map(attrgetter("chunks"), nodes))) for nodes in (every, shown))
+    held, drawn = (sum([len(node.chunks) for node in nodes]) for nodes in (every, shown))
     return Picture(
         nodes=tuple(_draw(node, now, ranks.get(node)) for node in shown),
         more=Rest(len(every) - len(shown), held - drawn),

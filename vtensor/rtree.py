@@ -176,7 +176,8 @@ class RTree:
         root = self._roots.get(tenant)
         nodes = [] if root is None else list(root.children.values())
         for node in nodes:
-            nodes += node.children.values()  # and on through these
+            if node.children:
+                nodes += node.children.values()  # and on through these
         return nodes
 
     @property

@@ -59,16 +59,17 @@ class MemoryStats:
 
 def measure(layout: KVLayout, operations: Operations, tree: RTree, counts: Counts, *, warm: int) -> MemoryStats:
     references = [chunk.references for chunk in operations.pset]
+    free, private = references.count(0), references.count(1)
     vset = operations.vset
     return MemoryStats(
         chunk_tokens=layout.chunk_tokens,
         chunk_bytes=layout.chunk_bytes,
         limit_chunks=operations.limit,
         physical_chunks=len(references),
-        free_chunks=references.count(0),
-        private_chunks=references.count(1),
-        shared_chunks=sum(count > 1 for count in references),
-        mapped_chunks=sum(len(chunk.mappings) for chunk in operations.pset),
+        free_chunks=free,
+        private_chunks=private,
+        shared_chunks=len(references) - free - private,
+        mapped_chunks=sum([len(chunk.mappings) for chunk in operations.pset]),
         recorded_tokens=tree.tokens,
         recorded_nodes=tree.nodes,
         slots=len(vset),

@@ -40,19 +40,7 @@ def tell_picture(seen: Seen, stats: messages.EngineStats) -> messages.MemoryPict
 
 
 def _tell_node(node: picture.PictureNode) -> PictureNode:
-    return PictureNode(
-        node.id,
-        node.parent,
-        node.start,
-        node.end,
-        node.chunks,
-        node.shared,
-        node.in_use,
-        node.warm,
-        node.idle,
-        node.next,
-        node.label,
-    )
+    return PictureNode(*node)  # field by field: mypy sees to it that they are the same
 
 
 def _tell_stop(stop: reuse.Stop | None) -> messages.ReuseStop | None:
