@@ -14,6 +14,7 @@ from locust import FastHttpUser, task
 from locust.env import Environment
 from locust.event import EventHook
 from locust.exception import StopUser
+from locust.user.task import LOCUST_STATE_STOPPING
 
 from chatserve.bench.dialects import BadAnswer
 from chatserve.bench.measuring import Asked, Reading, check_status
@@ -25,6 +26,8 @@ from loadtest.users.knobs import Knobs
 
 MODELS = "/v1/models"
 BLOCK = 1 << 16
+IDLE = 2.0
+"""Seconds after which a connection is not used again: the server may just be closing it."""
 AFTER_FAILURE = 0.5
 """Seconds that a user waits then: a server that refuses at once is not to be hammered."""
 HEADERS = {
@@ -44,6 +47,7 @@ class ChatUser(FastHttpUser):
     abstract = True
     turn_ended: ClassVar[EventHook] = EventHook()
     knobs: Knobs
+    client_pool: HTTPClientPool
     began: float = 0.0
     numbers: Iterator[int] = count()
 
@@ -76,7 +80,9 @@ class ChatUser(FastHttpUser):
         if talk.opening is not None and not self._open(talk, talk.opening):
             return False
         for number, turn in enumerate(plan.turns):
-            time.sleep(turn.think)  # other users go on: Locust has replaced it
+            if self._state == LOCUST_STATE_STOPPING:
+                return True
+            self._think(turn.think)
             due = time.perf_counter()
             asked = Asked(
                 conversation=plan.number,
@@ -92,6 +98,12 @@ class ChatUser(FastHttpUser):
             if outcome.failure is not None:
                 return False
         return True
+
+    def _think(self, seconds: float) -> None:
+        """Other users go on meanwhile: Locust has replaced `sleep`."""
+        if seconds > IDLE:
+            self.client_pool.close()
+        time.sleep(seconds)
 
     def _first_model(self) -> str:
         with self.client.get(MODELS, catch_response=True) as response:

@@ -11,6 +11,7 @@ from locust.event import EventHook
 from locust.runners import WorkerRunner
 
 from chatserve.bench.outcome import Outcome
+from chatserve.bench.record import relative
 from chatserve.bench.summary import LATENCIES, LATENCY_NAMES
 
 KIND = "measure"
@@ -19,11 +20,14 @@ SENT_AS = "turns"
 
 
 class Figures:
-    """All turns of a run. In a run of several processes each tells the first what it has, which keeps them all."""
+    """All turns of a run, their moments in seconds from its beginning on. Of several processes each tells the first
+    what it has, and that keeps them all.
+    """
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._untold: list[Outcome] = []
+        self._began = 0.0
         self.turns: list[Outcome] = []
 
     def listen(self, turn_ended: EventHook) -> None:
@@ -34,15 +38,16 @@ class Figures:
             events.report_to_master.add_listener(self._tell)
         events.worker_report.add_listener(self._hear)
 
-    def clear(self) -> None:
-        """A run begins."""
-        self._untold, self.turns = [], []
+    def begin(self, now: float) -> None:
+        """A run begins; each process has a clock of its own."""
+        self._untold, self.turns, self._began = [], [], now
 
     def _note(self, outcome: Outcome, **_: Any) -> None:
         """One turn more. Its times go into Locust's own tables without counting as requests."""
-        self.turns.append(outcome)
+        kept = relative(outcome, self._began)
+        self.turns.append(kept)
         if isinstance(self._environment.runner, WorkerRunner):
-            self._untold.append(outcome)
+            self._untold.append(kept)
         if outcome.whole:
             for name, of in LATENCIES.items():
                 entry = self._environment.stats.get(LATENCY_NAMES[name], KIND)

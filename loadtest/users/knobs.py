@@ -8,18 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chatserve.bench.notation import BadNotation, priorities, rate, spread, think
 from chatserve.bench.slo import Slo
 from chatserve.bench.texts import Generated, Recorded, Texts
-from chatserve.bench.workload import Held, Share, Spread, Think, Workload
+from chatserve.bench.workload import Held, Workload
 from loadtest.users.shapes import SHAPES
 
 MODES = ("stateless", "stateful")
 NONE = ""
 """Stands for what is not given: Locust's page has a field of text for each argument."""
-
-
-class BadKnob(ValueError):
-    """An argument that cannot be used; the message names it and says how to write it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +37,24 @@ class Knobs:
 
     @classmethod
     def read(cls, options: argparse.Namespace) -> Knobs:
-        """Raises BadKnob, BadSlo and BadConversations."""
+        """Raises BadNotation, BadSlo and BadConversations."""
         texts: Texts = Recorded.read(Path(options.conversations)) if options.conversations else Generated()
         workload = Workload(
-            seed=whole("--seed", options.seed, least=0),
-            turns=spread("--turns", options.turns, least=1),
-            system=whole("--system", options.system, least=0),
-            system_shared=whole("--system-shared", options.system_shared, least=0),
-            first=spread("--first", options.first, least=1),
-            later=spread("--later", options.later, least=1),
-            answer=spread("--answer", options.answer, least=1),
+            seed=whole("--seed", options.seed),
+            turns=spread("--turns", options.turns),
+            system=whole("--system", options.system),
+            system_shared=whole("--system-shared", options.system_shared),
+            first=spread("--first", options.first),
+            later=spread("--later", options.later),
+            answer=spread("--answer", options.answer),
             think=think("--think", options.think),
-            branch_rate=share("--branch-rate", options.branch_rate),
-            cancel_rate=share("--cancel-rate", options.cancel_rate),
+            branch_rate=rate("--branch-rate", number("--branch-rate", options.branch_rate)),
+            cancel_rate=rate("--cancel-rate", number("--cancel-rate", options.cancel_rate)),
             priorities=priorities("--priorities", options.priorities),
-            warm_up=seconds("--warm-up", options.warm_up),
+            warm_up=number("--warm-up", options.warm_up),
         )
         if options.mode not in MODES:
-            raise BadKnob(f"--mode {options.mode!r} is none; there are {' and '.join(MODES)}")
+            raise BadNotation(f"--mode {options.mode!r} is none; there are {' and '.join(MODES)}")
         return cls(
             held=Held(workload, texts),
             model=options.served_model or "",
@@ -65,60 +62,26 @@ class Knobs:
             stateful=options.mode == "stateful",
             fixed=not options.natural_ends,
             slo=Slo.parse(options.slo) if options.slo else None,
-            patience=seconds("--turn-timeout", options.turn_timeout),
+            patience=number("--turn-timeout", options.turn_timeout),
         )
 
 
-def whole(name: str, text: Any, *, least: int) -> int:
-    """A whole number of at least so much. Raises BadKnob."""
-    value = str(text).strip()
-    if not value.isdecimal() or int(value) < least:
-        raise BadKnob(f"{name} {value!r} is no whole number of at least {least}")
-    return int(value)
+def whole(name: str, text: str) -> int:
+    """A whole number of at least 0. Raises BadNotation."""
+    if not text.strip().isdecimal():
+        raise BadNotation(f"{name}: {text!r} is no whole number of at least 0")
+    return int(text)
 
 
-def spread(name: str, text: Any, *, least: int) -> Spread:
-    """`40`, or `40:10` for anything from 30 to 50. Raises BadKnob."""
-    mean, _, width = str(text).partition(":")
-    return Spread(whole(name, mean, least=least), whole(name, width, least=0) if width else 0)
-
-
-def seconds(name: str, text: Any) -> float:
-    """Raises BadKnob."""
+def number(name: str, text: str) -> float:
+    """Of at least 0. Raises BadNotation."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise BadKnob(f"{name} {text!r} is no number of seconds; write it as 2 or 0.5")
+        raise BadNotation(f"{name}: {text!r} is no number of at least 0; write it as 2 or 0.5")
     return value
-
-
-def share(name: str, text: Any) -> float:
-    """From 0 to 1. Raises BadKnob."""
-    value = seconds(name, text)
-    if value > 1:
-        raise BadKnob(f"{name} {text!r} is more than all; write it as 0.1")
-    return value
-
-
-def think(name: str, text: Any) -> Think:
-    """`2`, or `2:0.5`: the median, and the spread of its logarithm. Raises BadKnob."""
-    median, _, sigma = str(text).partition(":")
-    return Think(seconds(name, median), seconds(name, sigma) if sigma else 0.0)
-
-
-def priorities(name: str, text: Any) -> tuple[Share, ...]:
-    """`0`, or `0:9,10:1`: nine of ten conversations with priority 0, one with 10. Raises BadKnob."""
-    shares = []
-    for each in str(text).split(","):
-        priority, _, weight = each.strip().partition(":")
-        if not priority.removeprefix("-").isdecimal():
-            raise BadKnob(f"{name} {each!r} is no priority; write it as 0 or 0:9,10:1")
-        shares.append(Share(int(priority), seconds(name, weight) if weight else 1.0))
-    if not any(each.weight for each in shares):
-        raise BadKnob(f"{name} {text!r} gives nobody a priority; one weight must be above 0")
-    return tuple(shares)
 
 
 def add_arguments(parser: Any, **_: Any) -> None:
@@ -139,7 +102,7 @@ def add_arguments(parser: Any, **_: Any) -> None:
         ("--think", load.think, "seconds before a later message, as 2 or 2:0.5 (lognormal: median, sigma)"),
         ("--branch-rate", load.branch_rate, "of later turns, those that take the last exchange's place"),
         ("--cancel-rate", load.cancel_rate, "of turns, those whose reader leaves in the middle"),
-        ("--priorities", "0", "of conversations, as 0:9,10:1 (priority:weight)"),
+        ("--priorities", "0", "of conversations, as 0=3,10=1 (priority=weight)"),
         ("--seed", load.seed, "the same seed is the same load"),
         ("--warm-up", load.warm_up, "seconds; turns sent before are in no figure of the JSON report"),
         ("--conversations", NONE, "a ShareGPT-style JSON file to take the users' messages from"),

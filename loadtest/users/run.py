@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,21 @@ import msgspec
 from locust.env import Environment
 from locust.runners import WorkerRunner
 
+from chatserve.bench.connection import clock
+from chatserve.bench.crew import Performance
+from chatserve.bench.load import Closed, Limits
+from chatserve.bench.notation import BadNotation
+from chatserve.bench.record import Server, Terms, now, record, run_record
 from chatserve.bench.slo import BadSlo
-from chatserve.bench.summary import summary
 from chatserve.bench.texts import BadConversations
-from loadtest.kept import Kept
-from loadtest.summary_table import kept as rounded
 from loadtest.summary_table import shown
 from loadtest.users.chat_user import ChatUser
 from loadtest.users.figures import Figures
-from loadtest.users.knobs import BadKnob, Knobs, seconds
+from loadtest.users.knobs import Knobs, number
 from loadtest.users.named_shape import NamedShape
 from loadtest.users.shapes import SHAPES
 
-UNUSABLE = (BadKnob, BadSlo, BadConversations)
+UNUSABLE = (BadNotation, BadSlo, BadConversations)
 APART = 1_000_000
 """The conversations of each of several processes have numbers of their own."""
 
@@ -46,6 +47,7 @@ class Run:
         assert environment.parsed_options is not None, "Locust has read its arguments by now"
         self._options = environment.parsed_options
         self._environment = environment
+        self._began = now()
         self._figures = Figures(environment)
         self._figures.listen(ChatUser.turn_ended)
 
@@ -60,30 +62,40 @@ class Run:
     def begin(self, **_: Any) -> None:
         self.tune()
         worker = getattr(self._environment.runner, "worker_index", 0)
-        ChatUser.began, ChatUser.numbers = time.perf_counter(), count(max(0, worker) * APART)
-        self._figures.clear()
+        ChatUser.began, ChatUser.numbers = clock(), count(max(0, worker) * APART)
+        self._began = now()
+        self._figures.begin(ChatUser.began)
 
     def end(self, **_: Any) -> None:
-        """Keep what was measured."""
+        """Show and keep what was measured, as `chatserve bench` does."""
         if isinstance(self._environment.runner, WorkerRunner):
             return
-        found = summary(self._figures.turns, ChatUser.knobs.slo)
-        print(shown(found), flush=True)
-        if self._options.figures:
-            kept = Kept(Path(self._options.figures))
-            kept.put("workload", msgspec.to_builtins(ChatUser.knobs.held.workload))
-            kept.put("summary", rounded(found))
-            kept.put("outcomes", msgspec.to_builtins(self._figures.turns))
+        knobs, options = ChatUser.knobs, self._options
+        done = Performance(outcomes=self._figures.turns)
+        run = run_record(done, knobs.slo, server=0, round_=0, seed=knobs.held.workload.seed, processes=1)
+        print(shown(run.summary), flush=True)
+        if options.figures:
+            server = Server(options.host or "", knobs.model, "responses" if knobs.stateful else "chat")
+            terms = Terms(
+                workload=knobs.held.workload,
+                texts=options.conversations or "generated",
+                load=Closed(options.num_users or 1),
+                limits=Limits(None, options.run_time and float(options.run_time)),
+                slo=knobs.slo,
+                fixed_length=knobs.fixed,
+                processes=1,
+            )
+            Path(options.figures).write_bytes(msgspec.json.encode(record(self._began, terms, [server], [run])))
 
     def _shape(self) -> NamedShape | None:
-        """Raises BadKnob."""
+        """Raises BadNotation."""
         options = self._options
         if not options.shape:
             return None
         if options.shape not in SHAPES:
-            raise BadKnob(f"--shape {options.shape!r} is none; there are {', '.join(SHAPES)}")
+            raise BadNotation(f"--shape {options.shape!r} is none; there are {', '.join(SHAPES)}")
         if not options.run_time:
-            raise BadKnob(f"--shape {options.shape} needs --run-time: how long it is")
-        shape = NamedShape(options.shape, options.num_users or 1, seconds("--run-time", options.run_time))
+            raise BadNotation(f"--shape {options.shape} needs --run-time: how long it is")
+        shape = NamedShape(options.shape, options.num_users or 1, number("--run-time", str(options.run_time)))
         shape.runner = self._environment.runner
         return shape

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from loadtest.users.knobs import BadKnob, priorities, spread, think
 from loadtest.users.shapes import users_at
-from tests.loadtest.scripted_chat import Script, ScriptedChat, scripted_chat
+from tests.bench.scripted import Script, Scripted, serving
 
 ROOT = Path(__file__).parents[2]
 ANSWER = 8
@@ -31,7 +30,7 @@ class Ended:
     printed: str
 
 
-async def swarm(chat: ScriptedChat, folder: Path, *arguments: str, turns: int = 0) -> Ended:
+async def swarm(chat: Scripted, folder: Path, *arguments: str, turns: int = 0) -> Ended:
     """Two users, until the server was asked for so many turns; 0: for as long as the arguments say."""
     command = [sys.executable, "-m", "locust", "-f", "loadtest/locustfile.py", "--host", chat.url, "--headless"]
     command += ["--users", "2", "--served-model", "m", "--answer", str(ANSWER), *arguments]
@@ -44,7 +43,7 @@ async def swarm(chat: ScriptedChat, folder: Path, *arguments: str, turns: int = 
         stderr=asyncio.subprocess.STDOUT,
     )
     reading = asyncio.create_task(process.communicate())
-    while turns and len(chat.truths) < turns and not reading.done():
+    while turns and len(chat.asks()) < turns and not reading.done():
         await asyncio.sleep(0.02)
     if turns:
         process.send_signal(signal.SIGTERM)
@@ -54,22 +53,22 @@ async def swarm(chat: ScriptedChat, folder: Path, *arguments: str, turns: int = 
 
 
 async def test_its_figures_are_what_the_server_did(tmp_path: Path) -> None:
-    async with scripted_chat(Script(first=0.2, between=0.03)) as chat:
+    async with serving(Script(first=0.2, between=0.03)) as chat:
         reports = ("--csv", str(tmp_path / "locust"), "--html", str(tmp_path / "locust.html"))
         ended = await swarm(chat, tmp_path, "--turns", "3", "--slo", "ttft=10s", *reports, "--run-time", "5s")
     assert ended.status == 0
     with (tmp_path / "locust_stats.csv").open() as rows:
         counted = {(row["Type"], row["Name"]): row for row in csv.DictReader(rows)}
-    latencies = ended.figures["summary"]["latencies"]
-    truths = [truth for truth in chat.truths if truth.ended]
-    ttft = statistics.median(truth.first - truth.asked for truth in truths)
+    latencies = ended.figures["summaries"][0]["latencies"]
+    truths = [truth for truth in chat.asks() if truth.ended]
+    ttft = statistics.median(truth.ttft for truth in truths)
     e2e = statistics.median(truth.ended - truth.asked for truth in truths)
     assert latencies["ttft_later"]["p50"] == pytest.approx(1e3 * ttft, rel=0.05)
     assert latencies["e2e"]["p50"] == pytest.approx(1e3 * e2e, rel=0.05)
     assert latencies["tpot"]["p50"] == pytest.approx(1e3 * (e2e - ttft) / (ANSWER - 1), rel=0.05)
-    assert ended.figures["summary"]["cached_share"] == 30 / 40
-    assert ended.figures["summary"]["good_share"] == 1
-    turns = ended.figures["summary"]["turns"]
+    assert ended.figures["summaries"][0]["cached_share"] == 30 / 40
+    assert ended.figures["summaries"][0]["good_share"] == 1
+    turns = ended.figures["summaries"][0]["turns"]
     assert 0 < int(counted["POST", "/v1/chat/completions"]["Request Count"]) <= turns, "Locust writes every second"
     assert int(counted["measure", "ITL"]["Request Count"]) % (ANSWER - 1) == 0
     assert {"TTFT, first turns", "TTFT, later turns", "TPOT", "E2E"} <= {name for kind, name in counted if kind}
@@ -78,56 +77,43 @@ async def test_its_figures_are_what_the_server_did(tmp_path: Path) -> None:
 
 
 async def test_a_lying_server_is_a_failure_and_an_exit_status(tmp_path: Path) -> None:
-    flaws = {
-        "dies": "cut off",
-        "no usage": "no usage",
-        "no done": "no end mark",
-        "error": "error event: ",
-        "short": "7 tokens came instead of 8",
-        "refuses": "status 503: full",
+    lies = {
+        Script(lie="dies"): "cut off",
+        Script(lie="no usage"): "no usage",
+        Script(lie="no end"): "no end mark",
+        Script(lie="error"): "error event: ",
+        Script(lie="short"): "7 tokens came instead of 8",
+        Script(status=503): "status 503",
     }
 
-    async def lied_to(flaw: str) -> Ended:
-        folder = tmp_path / flaw
+    async def lied_to(script: Script) -> Ended:
+        folder = tmp_path / f"{script.lie}{script.status}"
         folder.mkdir()
-        async with scripted_chat(Script(flaw=flaw)) as chat:
+        async with serving(script) as chat:
             return await swarm(chat, folder, turns=3)  # of two users: one has gone on after a failure
 
-    for ended, told in zip(await asyncio.gather(*map(lied_to, flaws)), flaws.values(), strict=True):
+    for ended, told in zip(await asyncio.gather(*map(lied_to, lies)), lies.values(), strict=True):
         assert ended.status == 1, told
-        assert ended.figures["summary"]["turns"] == 0
+        assert ended.figures["summaries"][0]["turns"] == 0
         assert told in ended.printed
 
 
 async def test_the_same_seed_says_the_same_and_leaves_and_branches(tmp_path: Path) -> None:
-    async def first_messages(seed: str) -> tuple[ScriptedChat, Ended]:
+    async def first_messages(seed: str) -> tuple[Scripted, Ended]:
         folder = tmp_path / f"{seed}-{len(list(tmp_path.iterdir()))}"
         folder.mkdir()
         knobs = ("--seed", seed, "--turns", "3", "--branch-rate", "0.5", "--cancel-rate", "0.5", "--users", "1")
-        async with scripted_chat(Script(between=0.01)) as chat:
+        async with serving(Script(between=0.01)) as chat:
             return chat, await swarm(chat, folder, *knobs, turns=12)
 
     runs = [await first_messages(seed) for seed in ("5", "5", "6")]
-    said = [[truth.body["messages"][-1]["content"] for truth in chat.truths][:8] for chat, _ in runs]
+    said = [[truth.body["messages"][-1]["content"] for truth in chat.asks()][:8] for chat, _ in runs]
     assert said[0] == said[1] != said[2]
     assert all(ended.status == 0 for _, ended in runs), "who leaves on purpose has seen no failure"
-    assert all(ended.figures["summary"]["cancelled"] > 0 for _, ended in runs)
-    lengths = {len(truth.body["messages"]) for chat, _ in runs for truth in chat.truths}
+    assert all(ended.figures["summaries"][0]["cancelled"] > 0 for _, ended in runs)
+    lengths = {len(truth.body["messages"]) for chat, _ in runs for truth in chat.asks()}
     assert lengths <= {2, 4, 6}, "a branch takes the last exchange's place: the history does not grow by it"
-    assert any(turn.get("branch") for _, ended in runs for turn in ended.figures["outcomes"])
-
-
-def test_knobs_say_what_is_wrong_with_them() -> None:
-    assert (str(spread("--turns", "4:1", least=1)), str(think("--think", "2:0.5"))) == ("4:1", "2:0.5")
-    assert [(each.priority, each.weight) for each in priorities("--priorities", "0:9, -5")] == [(0, 9.0), (-5, 1.0)]
-    for read, text in ((spread, "0"), (spread, "4:x"), (spread, "")):
-        with pytest.raises(BadKnob, match="--turns"):
-            read("--turns", text, least=1)
-    for wrong in ("a", "1:x", "0:0"):
-        with pytest.raises(BadKnob, match="--priorities"):
-            priorities("--priorities", wrong)
-    with pytest.raises(BadKnob, match="seconds"):
-        think("--think", "nan")
+    assert any(turn.get("branch") for _, ended in runs for turn in ended.figures["runs"][0]["turns"])
 
 
 @pytest.mark.parametrize(
