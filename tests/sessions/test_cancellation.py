@@ -61,7 +61,7 @@ async def answer(opening: Any, kept: list[int], *, started: list[bool]) -> None:
             raise
 
 
-@pytest.mark.parametrize("opens", ["session", "stateless"])
+@pytest.mark.parametrize("opens", ["session", "stateless", "turn_at"])
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("call", range(4))
 async def test_a_turn_cancelled_at_any_call_of_the_store_is_whole_or_absent(
@@ -70,7 +70,11 @@ async def test_a_turn_cancelled_at_any_call_of_the_store_is_whole_or_absent(
     first = await talk(SessionManager(store), "s", "q", "a")
     halting = Halting(store, call, after=after)
     manager = SessionManager(cast(Store, halting))
-    opening = manager.session("t", "s", [Q2]) if opens == "session" else manager.stateless("t", [Q, A, Q2])
+    opening = {
+        "session": manager.session("t", "s", [Q2]),
+        "stateless": manager.stateless("t", [Q, A, Q2]),
+        "turn_at": manager.turn_at("t", first.conversation, first.id, [Q2]),
+    }[opens]
     kept, started = list[int](), list[bool]()
     task = asyncio.create_task(answer(opening, kept, started=started))
     halted = asyncio.create_task(halting.reached.wait())
@@ -87,7 +91,7 @@ async def test_a_turn_cancelled_at_any_call_of_the_store_is_whole_or_absent(
     assert bool(stored) == len(kept) == len(started)
     assert len(manager._gate) == len(store.holds) == 0
     async with asyncio.timeout(5), manager.session("t", "s", []) as following:
-        moved = bool(started) and opens == "session"
+        moved = bool(started) and opens != "stateless"
         assert len(following.history) == (4 if moved else 2)
 
 

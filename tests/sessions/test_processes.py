@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from sessions.gate import SessionBusy
 from sessions.manager import SessionManager
 from sessions.places import open_store
 from sessions.store import Store
@@ -118,6 +119,29 @@ async def test_a_session_waits_for_a_turn_of_another_process(place: str, manager
         await asyncio.wait_for(waiting, 10)
     async with manager.session("t", "s", [Q2]) as after:
         assert [m.content for m in after.history] == ["q", "a", "held", "held answer", "next", "b"]
+
+
+async def test_a_turn_of_another_process_is_seen_while_it_runs_and_keeps_out_who_does_not_wait(
+    place: str, manager: SessionManager, store: Store, talk: Say
+) -> None:
+    saved = await talk(manager, "s", "q", "a")
+    found = await store.conversation(saved.conversation)
+    assert found is not None
+    with holder(place, "session") as process:
+        assert await manager.running("t", [found]) == {found.id}
+        with pytest.raises(SessionBusy):
+            async with manager.turn_at("t", found.id, saved.id, [Q2], wait=False):
+                pass
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert await asyncio.to_thread(process.wait, 10) == 0
+    assert await manager.running("t", [found]) == set()
+    async with manager.turn_at("t", found.id, saved.id, [Q2], wait=False) as opened:
+        branch = await opened.save([1], [2], "b", "completed")
+    _, turns = await manager.catalogue.turns("t", found.id)
+    assert [each.answer for each in turns] == ["a", "held answer", "b"], "what the other process saved is there"
+    assert branch.parent == saved.id
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])

@@ -16,6 +16,7 @@ import pytest
 from sessions.manager import SessionManager
 from sessions.schema import MIGRATIONS
 from sessions.sqlite import SqliteStore
+from sessions.sqlite_reads import RECENT
 from sessions.store import BadRecord, NewerFormat, StoreClosed, StoreUnavailable
 from sessions.turns import Message
 from tests.sessions.examples import conversation, turn
@@ -80,6 +81,16 @@ async def test_an_older_file_is_brought_up_to_date_once(path: Path, monkeypatch:
         await store.close()
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (len(newer),)
+
+
+async def test_the_list_by_last_use_is_read_from_its_index_in_order(store: SqliteStore, path: Path) -> None:
+    """However many conversations there are, a page of them costs what it shows."""
+    await store.close()
+    with sqlite3.connect(path) as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {RECENT}", ("t", 1.0, "c", 40)).fetchall()
+    assert [step[-1] for step in plan] == [
+        "SEARCH conversations USING INDEX conversations_by_use (tenant=? AND (used,id)<(?,?))"
+    ]
 
 
 async def test_a_migration_that_fails_leaves_the_file_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

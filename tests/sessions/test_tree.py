@@ -14,6 +14,7 @@ from sessions.chains import parents_first
 from sessions.gate import SessionBusy
 from sessions.manager import SessionManager
 from sessions.places import open_store
+from sessions.planting import Seed
 from sessions.store import BadRecord, NotFound, Store, TurnConflict
 from sessions.turns import Message, Turn
 from tests.sessions.examples import conversation, turn
@@ -258,6 +259,30 @@ async def test_an_answer_that_came_without_ids_is_encoded_with_everything_by_the
         assert opened.new_messages == (Q,)
     async with manager.turn_at("t", "c", "x", [Q]) as opened:
         assert opened.new_messages == (*said, Q)
+
+
+async def test_a_conversation_from_elsewhere_is_planted_with_its_branches_and_found_by_its_words(
+    manager: SessionManager,
+) -> None:
+    seeds = [
+        Seed(parent=None, messages=(Message("system", "be brief"),), answer=None, created=1.0),
+        Seed(parent=0, messages=(Q,), answer="a", created=2.0, instructions="kindly", detail=b"{}"),
+        Seed(parent=1, messages=(Q2,), answer="left", created=3.0),
+        Seed(parent=1, messages=(Q2,), answer="right", created=4.0, status="length"),
+    ]
+    made = await manager.catalogue.plant("t", seeds, 2, {"title": "brought"})
+    found, turns = await manager.catalogue.turns("t", made.id)
+    assert (found, found.leaf) == (made, turns[2].id)
+    assert [(each.answer, each.status, each.instructions) for each in turns[1:]] == [
+        ("a", "completed", "kindly"),
+        ("left", "completed", None),
+        ("right", "length", None),
+    ]
+    assert [each.parent for each in turns] == [None, turns[0].id, turns[1].id, turns[1].id]
+    assert len((await manager.catalogue.search("t", ["brought", "right"])).values) == 1
+    assert len((await manager.catalogue.conversation_ids("t", made.id)).ids) == 0
+    with pytest.raises(ValueError, match="surrogates"):
+        await manager.catalogue.plant("t", [msgspec.structs.replace(seeds[0], answer="\ud83d")], 0)
 
 
 def test_turns_whose_clocks_disagree_come_after_their_parents_all_the_same() -> None:
