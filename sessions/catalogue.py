@@ -45,6 +45,13 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     more: bool
 
 
+class KnownIds(msgspec.Struct, frozen=True):
+    """Token ids that a turn of a conversation goes on from."""
+
+    conversation: str
+    ids: array[int]
+
+
 def items_of(turn: Turn) -> list[Item]:
     """The messages of a turn, its answer last."""
     items = [Item(turn.id, index, message, "completed") for index, message in enumerate(turn.messages)]
@@ -179,23 +186,24 @@ class Catalogue:
                 raise NotFound("the item that the list is to go on after is not there")
         return Page(tuple(items[start : start + limit]), len(items) > start + limit)
 
-    async def conversation_ids(self, tenant: str, conversation: str) -> array[int]:
+    async def conversation_ids(self, tenant: str, conversation: str) -> KnownIds:
         """The token ids that its next turn goes on from."""
-        return await self._ids((await self.conversation(tenant, conversation)).leaf)
+        return await self._ids(conversation, (await self.conversation(tenant, conversation)).leaf)
 
-    async def session_ids(self, tenant: str, session: str) -> array[int]:
+    async def session_ids(self, tenant: str, session: str) -> KnownIds:
         """Likewise, of the conversation that a client gave this name."""
         found = await self._store.session(tenant, session, self._clock())
         if found is None:
             raise NotFound("there is no such session")
-        return await self._ids(found.leaf)
+        return await self._ids(found.id, found.leaf)
 
-    async def answer_ids(self, tenant: str, turn: str) -> array[int]:
+    async def answer_ids(self, tenant: str, turn: str) -> KnownIds:
         """The token ids that a branch at a past answer goes on from."""
-        return await self._ids((await self.answer(tenant, turn)).id)
+        found = await self.answer(tenant, turn)
+        return await self._ids(found.conversation, found.id)
 
-    async def _ids(self, turn: str | None) -> array[int]:
-        return chain_ids(await self._store.chain(turn)) if turn else array("i")
+    async def _ids(self, conversation: str, turn: str | None) -> KnownIds:
+        return KnownIds(conversation, chain_ids(await self._store.chain(turn)) if turn else array("i"))
 
     async def answer(self, tenant: str, turn: str) -> Turn:
         """A past turn that has an answer."""

@@ -23,13 +23,14 @@ from chatserve.server.tenants import tenant_of
 from chatserve.server.visit import visit_of
 from chatserve.server.wire import Stopped
 from chatserve.text.tokenizer import Tokenizer
+from sessions.catalogue import KnownIds
 from sessions.turns import pack_ids
 
 
 class FindIds(Protocol):
     """How a kind of conversation is found."""
 
-    async def __call__(self, request: Request, tenant: str) -> array[int]:
+    async def __call__(self, request: Request, tenant: str) -> KnownIds:
         """The stored ids of the one that a request names. Raises ApiError."""
 
 
@@ -69,12 +70,12 @@ class Memory:
 
     async def get(self, request: Request) -> Response:
         """As it is now. Looking keeps nothing from being evicted."""
-        ids = await self._find(request, tenant_of(request))
+        known = await self._find(request, tenant_of(request))
         try:
-            memory = await self._engine.prefix(_prefixes(request), pack_ids(ids))
+            memory = await self._engine.prefix(_prefixes(request), pack_ids(known.ids))
         except EngineUnavailable:
             raise _no_engine() from None
-        return self._reply(request, ids, memory)
+        return self._reply(request, known.ids, memory)
 
     async def warm(self, request: Request) -> Response:
         """Have the next turn find its past in place; answers when it will, or when memory is too short for that.
@@ -85,22 +86,22 @@ class Memory:
         async for _ in request.stream():
             pass  # it says nothing
         self._running.check_open()
-        ids = await self._find(request, tenant_of(request))
+        known = await self._find(request, tenant_of(request))
         try:
-            memory = await until_disconnect(request, self._warmed(_prefixes(request), ids))
+            memory = await until_disconnect(request, self._warmed(_prefixes(request), known))
         except (EngineUnavailable, EngineDied):
             raise _no_engine() from None
-        return self._reply(request, ids, memory)
+        return self._reply(request, known.ids, memory)
 
-    async def _warmed(self, tenant: str, ids: array[int]) -> PrefixMemory:
-        packed = pack_ids(ids)
+    async def _warmed(self, tenant: str, known: KnownIds) -> PrefixMemory:
+        packed = pack_ids(known.ids)
         memory = await self._engine.warm(tenant, packed)
-        if memory.recorded_tokens >= len(ids) - 1:  # the last token of an answer is never computed
+        if memory.recorded_tokens >= len(known.ids) - 1:  # the last token of an answer is never computed
             return memory
-        await self._compute(tenant, packed)
+        await self._compute(tenant, packed, known.conversation)
         return await self._engine.warm(tenant, packed)
 
-    async def _compute(self, tenant: str, packed: bytes) -> None:
+    async def _compute(self, tenant: str, packed: bytes, label: str) -> None:
         info = self._engine.info
         if info is None:
             raise EngineUnavailable
@@ -113,6 +114,7 @@ class Memory:
                 tenant=tenant,
                 priority=lowest + 1,
                 warms=True,
+                label=label,
             )
         )
         try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
-
 from starlette.requests import Request
 from starlette.routing import Route
 
@@ -14,7 +12,7 @@ from chatserve.server.memory import FindIds, Memory
 from chatserve.server.response_asks import CONVERSATION, RESPONSE
 from chatserve.server.running import RunningTurns
 from chatserve.text.tokenizer import Tokenizer
-from sessions.catalogue import Catalogue
+from sessions.catalogue import Catalogue, KnownIds
 
 
 def memory_routes(engine: EnginePort, tokenizer: Tokenizer, running: RunningTurns, catalogue: Catalogue) -> list[Route]:
@@ -37,7 +35,7 @@ class ByConversation:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
-    async def __call__(self, request: Request, tenant: str) -> array[int]:
+    async def __call__(self, request: Request, tenant: str) -> KnownIds:
         name = _name(request)
         if not name.startswith(CONVERSATION):
             raise no_conversation(name)
@@ -52,7 +50,7 @@ class ByResponse:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
-    async def __call__(self, request: Request, tenant: str) -> array[int]:
+    async def __call__(self, request: Request, tenant: str) -> KnownIds:
         name = _name(request).removeprefix(RESPONSE)
         with reading(no_response(name)):
             return await self._catalogue.answer_ids(tenant, name)
@@ -64,7 +62,7 @@ class BySession:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
-    async def __call__(self, request: Request, tenant: str) -> array[int]:
+    async def __call__(self, request: Request, tenant: str) -> KnownIds:
         name = _name(request)
         with reading(Missing(f"There is no session {shown(name)}.", code="not_found")):
             return await self._catalogue.session_ids(tenant, name)

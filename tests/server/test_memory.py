@@ -83,6 +83,7 @@ async def test_what_is_not_recorded_is_computed_by_a_warm_up_at_the_lowest_prior
     await http.post("/v1/sessions/s/warm")
     request = server.engine.last.request
     assert (request.warms, request.priority) == (True, 101)
+    assert request.label == server.engine.streams[0].request.label != ""
     assert server.engine.last.stopped
     assert len(request.prompt) == 4 * memory["tokens"]
 
