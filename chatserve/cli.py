@@ -33,6 +33,17 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def above_zero(text: str) -> float:
+    """A number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
 def origin(text: str) -> str:
     """`https://chat.example`, with a port where it has one, or `*`."""
     if text != "*" and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[a-z0-9.:\[\]-]+", text):
@@ -92,6 +103,15 @@ def parser() -> argparse.ArgumentParser:
         "--api-key", default=key, help="where the server asks for one (better: CHATSERVE_API_KEY in the environment)"
     )
 
+    add_bench(
+        commands.add_parser("bench", help="measure how fast a server answers: ours, or any OpenAI-compatible one"), key
+    )
+    add_bench_report(
+        commands.add_parser(
+            "bench-report", prog="chatserve bench report", help="or `bench report`: make a page of what was measured"
+        )
+    )
+
     demo = commands.add_parser("demo", help="fetch the demo model")
     demo.set_defaults(cache=cache)
     return top
@@ -127,10 +147,80 @@ def add_edge(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def add_bench(bench: argparse.ArgumentParser, key: str | None) -> None:
+    """Who is measured, under what load, and what becomes of the figures."""
+    bench.add_argument("url", nargs="?", default=DEFAULT_URL, help=f"with or without /v1 (default {DEFAULT_URL})")
+    bench.add_argument("--model", help="default: the first that the server names")
+    bench.add_argument("--api-key", default=key, help="of URL's server (better: CHATSERVE_API_KEY in the environment)")
+    bench.add_argument("--compare", metavar="URL2", help="measure another server in turn with it: A B, B A, ...")
+    bench.add_argument("--rounds", type=positive, help="of a comparison, each with a seed of its own (default 2)")
+    bench.add_argument("--compare-model", metavar="MODEL", help="of the other server")
+    bench.add_argument("--compare-api-key", metavar="KEY", help="of the other server, which never gets the first's")
+    bench.add_argument(
+        "--stateful",
+        action="store_true",
+        help="/v1/responses, with conversations that the server keeps (default: /v1/chat/completions, and the whole "
+        "history with every turn)",
+    )
+    bench.add_argument("--timeout", type=float, default=300.0, help="seconds that a turn may take (default 300)")
+    add_bench_load(bench.add_argument_group("how much is asked for"))
+    add_bench_talk(bench.add_argument_group("what is said (MEAN:SPREAD is anything from MEAN-SPREAD to MEAN+SPREAD)"))
+    bench.add_argument("--slo", metavar="LIMITS", help="counts the turns that meet them: ttft=500ms,tpot=50ms,e2e=10s")
+    bench.add_argument("--json", type=Path, metavar="FILE", help="keep every turn, and all figures")
+    bench.add_argument("--plots", type=Path, metavar="DIR", help="draw distributions and the run over time")
+
+
+def add_bench_load(group: argparse._ArgumentGroup) -> None:
+    """How many users, how fast they come, and for how long."""
+    kind = group.add_mutually_exclusive_group()
+    kind.add_argument("--concurrency", type=positive, default=8, help="closed loop: so many conversations (default 8)")
+    kind.add_argument("--rate", type=above_zero, help="open loop: so many conversations begin each second, at random")
+    group.add_argument("--conversations", type=positive, help="in all (default: 4 for each of --concurrency)")
+    group.add_argument("--seconds", type=above_zero, help="no turn is sent after so many (default with --rate: 30)")
+    group.add_argument(
+        "--warm-up", type=float, default=0.0, metavar="SECONDS", help="turns sent before are not counted"
+    )
+    group.add_argument("--processes", type=positive, default=1, help="of the client (default 1)")
+    group.add_argument(
+        "--seed",
+        type=int,
+        help="of all texts and arrivals (default: a new one, for a server remembers what it has seen)",
+    )
+
+
+def add_bench_talk(group: argparse._ArgumentGroup) -> None:
+    """The shape of conversations."""
+    group.add_argument("--turns", default="4", metavar="MEAN:SPREAD", help="of a conversation (default 4)")
+    group.add_argument("--system", type=int, default=200, metavar="WORDS", help="system prompt; 0: none (default 200)")
+    group.add_argument("--system-shared", type=int, default=0, metavar="N", help="by N conversations (default: by all)")
+    group.add_argument("--first", default="100", metavar="MEAN:SPREAD", help="words of the first message (default 100)")
+    group.add_argument("--later", default="40", metavar="MEAN:SPREAD", help="words of later messages (default 40)")
+    group.add_argument("--answer", default="64", metavar="MEAN:SPREAD", help="tokens of an answer (default 64)")
+    group.add_argument(
+        "--free-length",
+        action="store_true",
+        help="answers may end before; for servers that do not know ignore_eos (default: exactly as long as asked)",
+    )
+    group.add_argument("--think", default="0", metavar="MEDIAN:SIGMA", help="seconds before a later turn (default 0)")
+    group.add_argument("--branch-rate", type=float, default=0.0, help="of later turns: they replace the last exchange")
+    group.add_argument("--cancel-rate", type=float, default=0.0, help="of turns: their reader leaves in the middle")
+    group.add_argument("--priorities", default="0", metavar="P=WEIGHT,...", help="of conversations (default: all 0)")
+    group.add_argument("--texts", type=Path, metavar="FILE", help="users' messages from ShareGPT-style JSON")
+
+
+def add_bench_report(report: argparse.ArgumentParser) -> None:
+    """What to read, and where the page goes."""
+    report.add_argument("files", type=Path, nargs="+", help="JSON files of `chatserve bench` or `make bench`")
+    report.add_argument("--out", type=Path, default=Path("report.html"), help="the page (default report.html)")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status."""
-    options = vars(parser().parse_args(arguments))
-    command = import_module(f"chatserve.commands.{options.pop('command')}")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:2] == ["bench", "report"]:  # what stands after `bench` is a URL otherwise
+        given[:2] = ["bench-report"]
+    options = vars(parser().parse_args(given))
+    command = import_module(f"chatserve.commands.{options.pop('command').replace('-', '_')}")
     try:
         status: int = command.run(**options)
     except KeyboardInterrupt:

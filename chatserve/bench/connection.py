@@ -86,7 +86,7 @@ class Connection:
             except TimeoutError:
                 raise
             except OSError as error:
-                raise BadAnswer(UNREACHABLE, f"{self._target}: {error.strerror or error}") from None
+                raise BadAnswer(UNREACHABLE, error.strerror or str(error)) from None
         return self._wire
 
 

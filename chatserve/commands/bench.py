@@ -1,0 +1,154 @@
+"""`chatserve bench`: how fast a server answers, ours or any OpenAI-compatible one."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from chatserve.bench import notation
+from chatserve.bench.bench import Bench
+from chatserve.bench.crew import ProcessDied
+from chatserve.bench.curves import figures
+from chatserve.bench.load import Closed, Limits, Open
+from chatserve.bench.preflight import NotServing, served_model
+from chatserve.bench.record import Record, Terms
+from chatserve.bench.screen import show, watching
+from chatserve.bench.slo import BadSlo, Slo
+from chatserve.bench.talks import Manner
+from chatserve.bench.target import BadUrl, Target
+from chatserve.bench.texts import BadConversations, Generated, Recorded
+from chatserve.bench.user import Service
+from chatserve.bench.workload import Workload
+
+ROUNDS, CONVERSATIONS, SECONDS = 2, 4, 30.0
+"""Where nothing else is asked for: rounds of a comparison, conversations of each user, seconds of an open loop."""
+PLOTS = "chatserve.bench.plots"
+
+
+class PlotsMissing(Exception):
+    """matplotlib is not there."""
+
+
+REFUSALS = (PlotsMissing, notation.BadNotation, BadConversations, BadSlo, BadUrl, NotServing, ProcessDied)
+
+
+def run(
+    *,
+    url: str,
+    compare: str | None,
+    rounds: int | None,
+    model: str | None,
+    compare_model: str | None,
+    api_key: str | None,
+    compare_api_key: str | None,
+    stateful: bool,
+    rate: float | None,
+    concurrency: int,
+    conversations: int | None,
+    seconds: float | None,
+    processes: int,
+    turns: str,
+    system: int,
+    system_shared: int,
+    first: str,
+    later: str,
+    answer: str,
+    free_length: bool,
+    think: str,
+    branch_rate: float,
+    cancel_rate: float,
+    priorities: str,
+    seed: int | None,
+    texts: Path | None,
+    warm_up: float,
+    slo: str | None,
+    timeout: float,
+    json: Path | None,
+    plots: Path | None,
+) -> int:
+    """Measure and tell; the exit status: 1 when a turn failed, 130 when it was stopped early."""
+    try:
+        check_plots(plots)
+        workload = Workload(
+            seed=secrets.randbelow(1_000_000) if seed is None else seed,
+            turns=notation.spread("--turns", turns),
+            system=system,
+            system_shared=system_shared,
+            first=notation.spread("--first", first),
+            later=notation.spread("--later", later),
+            answer=notation.spread("--answer", answer),
+            think=notation.think("--think", think),
+            branch_rate=notation.rate("--branch-rate", branch_rate),
+            cancel_rate=notation.rate("--cancel-rate", cancel_rate),
+            priorities=notation.priorities("--priorities", priorities),
+            warm_up=warm_up,
+        )
+        terms = Terms(
+            workload=workload,
+            texts="generated" if texts is None else texts.name,
+            load=Closed(concurrency) if rate is None else Open(rate),
+            limits=limits(None if rate is not None else concurrency, conversations, seconds),
+            slo=None if slo is None else Slo.parse(slo),
+            fixed_length=not free_length,
+            processes=processes,
+        )
+        asked = [(url, model, api_key)] + ([(compare, compare_model, compare_api_key)] if compare else [])
+        services = [service(*each, stateful=stateful, timeout=timeout) for each in asked]
+        bench = Bench(
+            services=services,
+            texts=Generated() if texts is None else Recorded.read(texts),
+            terms=terms,
+            rounds=rounds or (ROUNDS if compare else 1),
+        )
+        record = bench.measure(partial(watching, Console(stderr=True), limits=terms.limits, turns=workload.turns.mean))
+    except REFUSALS as error:
+        print(f"chatserve bench: {error}", file=sys.stderr)
+        return 1
+    show(record, Console())
+    keep(record, json, plots)
+    return status(record)
+
+
+def check_plots(folder: Path | None) -> None:
+    """Before a load, not after it. Raises PlotsMissing."""
+    if folder is not None and find_spec("matplotlib") is None:
+        raise PlotsMissing("--plots needs matplotlib: pip install 'chatserve[loadtest]'")
+
+
+def limits(users: int | None, conversations: int | None, seconds: float | None) -> Limits:
+    """users: of a closed loop."""
+    if conversations is None and seconds is None:
+        return Limits(None, SECONDS) if users is None else Limits(CONVERSATIONS * users)
+    return Limits(conversations, seconds)
+
+
+def service(url: str, model: str | None, key: str | None, *, stateful: bool, timeout: float) -> Service:
+    """Asked which model it serves. Raises BadUrl and NotServing."""
+    target = Target.parse(url, key)
+    return Service(target, Manner(asyncio.run(served_model(target, model))), stateful=stateful, timeout=timeout)
+
+
+def keep(record: Record, json: Path | None, plots: Path | None) -> None:
+    """As files."""
+    if json is not None:
+        json.parent.mkdir(parents=True, exist_ok=True)
+        json.write_bytes(msgspec.json.encode(record) + b"\n")
+        print(f"kept in {json}; `chatserve bench report {json}` makes a page of it")
+    if plots is not None:
+        drawn = import_module(PLOTS).draw_all(figures(record), plots)
+        print(f"{len(drawn)} plots are in {plots}")
+
+
+def status(record: Record) -> int:
+    """Of the process."""
+    if any(run.interrupted for run in record.runs):
+        return 130
+    return 1 if any(summary.failed for summary in record.summaries) else 0
