@@ -56,7 +56,17 @@ async def serve_api(
     tokenizer = Tokenizer.load(api.source)
     store = await open_store(api.sessions)
     manager, running = SessionManager(store), RunningTurns()
-    page = Page(engine, model=api.name, limits=api.limits, needs_key=api.edge.keyed)
+    live = live or LiveResponses()
+    page = Page(
+        engine,
+        manager,
+        running,
+        live,
+        edge.meters,
+        model=api.name,
+        limits=api.limits,
+        needs_key=api.edge.keyed,
+    )
     app = create_app(
         engine,
         tokenizer,

@@ -35,6 +35,20 @@ def response_turn(sessions: SessionManager, ask: ResponseAsk) -> AbstractAsyncCo
     return _opened(opening, no_response(ask.previous or "", param="previous_response_id"))
 
 
+def turn_at(
+    sessions: SessionManager,
+    tenant: str,
+    conversation: str,
+    parent: str | None,
+    message: Message,
+    instructions: str | None,
+) -> AbstractAsyncContextManager[OpenTurn]:
+    """A conversation's turn that goes on from any of its turns, at once or not at all. Raises ApiError."""
+    opening = sessions.turn_at(tenant, conversation, parent, (message,), instructions=instructions, wait=False)
+    missing = no_conversation(conversation) if parent is None else no_response(parent, param="parent")
+    return _opened(opening, missing)
+
+
 def added_items(
     sessions: SessionManager, tenant: str, conversation: str, messages: tuple[Message, ...]
 ) -> AbstractAsyncContextManager[OpenTurn]:

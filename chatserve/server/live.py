@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from chatserve.server.errors import Missing
+from chatserve.server.finding import no_response, reading
 from chatserve.server.response_wire import Notes, Response, answer_item, response
 from chatserve.server.turn import Turn
+from sessions.catalogue import Catalogue
+from sessions.turns import Turn as StoredTurn
+
+_ELSEWHERE_SECONDS, _LOOK_SECONDS = 2.0, 0.02
+"""How long a response that another process cancels is looked for, and how often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,21 @@ class LiveResponses:
             task = asyncio.create_task(live.turn.cancel())
             self._cancelling.add(task)
             task.add_done_callback(self._cancelling.discard)
+
+    async def cancelled_elsewhere(self, catalogue: Catalogue, tenant: str, turn: str) -> StoredTurn:
+        """One that has ended; or that another process makes, which is told so and given a moment. Raises ApiError."""
+        deadline = None
+        while True:
+            try:
+                with reading(no_response(turn)):
+                    return await catalogue.answer(tenant, turn)
+            except Missing:
+                if self.ask_others is None or (deadline is not None and time.monotonic() > deadline):
+                    raise
+            if deadline is None:
+                deadline = time.monotonic() + _ELSEWHERE_SECONDS
+                self.ask_others(tenant, turn)
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def _remove(self, turn: str) -> None:
         del self._live[turn]

@@ -79,6 +79,12 @@ class TurnOpener:
         """
         return await self._answer(response_turn(self._sessions, ask), ask.options, bounds, "input", detail)
 
+    async def going_on(
+        self, opening: AbstractAsyncContextManager[OpenTurn], options: Options, bounds: Bounds, detail: Detail
+    ) -> Turn:
+        """A turn at a place that somebody else knows how to find."""
+        return await self._answer(opening, options, bounds, "input", detail)
+
     async def _answer(
         self,
         opening: AbstractAsyncContextManager[OpenTurn],

@@ -59,7 +59,7 @@ class RequestLog:
             await self._app(scope, receive, send_marked)
         finally:
             took = 1e3 * (time.perf_counter() - began)
-            logger.info("%s %s -> %d in %.0f ms%s", visit.id, _route(scope), status, took, _more(visit))
+            logger.info("%s %s -> %d in %.0f ms%s", visit.id, _route(scope), status, took, used(visit))
 
 
 def _route(scope: Scope) -> str:
@@ -68,8 +68,8 @@ def _route(scope: Scope) -> str:
     return f"{method} {getattr(scope.get('route'), 'path', '(no route)')}"
 
 
-def _more(visit: Visit) -> str:
-    """Whose it was, and the tokens of its turn."""
+def used(visit: Visit) -> str:
+    """Whose it was, and the tokens of its turn, as a line goes on."""
     key = f", key {visit.caller.name}" if visit.caller.name else ""
     usage = visit.usage
     if usage is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Final
 
@@ -13,7 +12,7 @@ from starlette.responses import Response as Reply
 from chatserve.server.asks import Bounds
 from chatserve.server.body import read_json
 from chatserve.server.disconnect import until_disconnect
-from chatserve.server.errors import BadRequest, Missing
+from chatserve.server.errors import BadRequest
 from chatserve.server.fields import Fields
 from chatserve.server.finding import no_response, reading
 from chatserve.server.item_wire import item_list, message_item
@@ -32,8 +31,6 @@ from chatserve.server.visit import visit_of
 from sessions.catalogue import Catalogue
 from sessions.turns import Turn
 
-_ELSEWHERE_SECONDS, _LOOK_SECONDS = 2.0, 0.02
-"""How long a response that another process cancels is looked for, and how often."""
 _notes: Final = msgspec.json.Decoder(Notes)
 
 
@@ -84,7 +81,8 @@ class Responses:
         """Ends one that is being made: it is saved as what was sent of it. One that has ended stays as it is."""
         live = self._live.find(tenant_of(request), _named(request))
         if live is None:
-            return _json(stored_response(*await self._cancelled_elsewhere(request)))
+            cancelled = await self._live.cancelled_elsewhere(self._catalogue, tenant_of(request), _named(request))
+            return _json(stored_response(cancelled, _notes_of(cancelled)))
         await live.turn.cancel()
         notes = live.notes.with_usage(live.turn.usage)
         return _json(ended_response(live.turn.id, notes, live.index, live.turn.text, live.turn.outcome))
@@ -104,31 +102,19 @@ class Responses:
         self._live.add(live)
         return live
 
-    async def _cancelled_elsewhere(self, request: Request) -> tuple[Turn, Notes]:
-        """One that has ended; or that another process makes, which is told so and given a moment. Raises Missing."""
-        try:
-            return await self._stored(request)
-        except Missing:
-            if self._live.ask_others is None:
-                raise
-            self._live.ask_others(tenant_of(request), _named(request))
-        deadline = time.monotonic() + _ELSEWHERE_SECONDS
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            try:
-                return await self._stored(request)
-            except Missing:
-                if time.monotonic() > deadline:
-                    raise
-
     async def _stored(self, request: Request) -> tuple[Turn, Notes]:
         """A past answer of this endpoint's. Raises Missing."""
         name = _named(request)
         with reading(no_response(name)):
             turn = await self._catalogue.answer(tenant_of(request), name)
-        if not turn.detail:  # an answer of another endpoint's: it can be gone on from, but was no response
-            raise no_response(name)
-        return turn, _notes.decode(turn.detail)
+        return turn, _notes_of(turn)
+
+
+def _notes_of(turn: Turn) -> Notes:
+    """Raises Missing for an answer of another endpoint's: it can be gone on from, but was no response."""
+    if not turn.detail:
+        raise no_response(turn.id)
+    return _notes.decode(turn.detail)
 
 
 def _named(request: Request) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 from chatserve.page.page import Page
 from chatserve.page.policy import Policy
 from chatserve.server.app import create_app
+from chatserve.server.live import LiveResponses
 from chatserve.text.prompt import ChatPrompt
 from chatserve.text.tokenizer import Tokenizer
 from sessions.manager import SessionManager
@@ -21,25 +22,37 @@ from tests.server.scripted import ScriptedEngine
 
 @dataclass
 class PageParts(Parts):
-    def app(self) -> ASGIApp:
-        page = self._page()
-        return replace(self.edge, public=self.edge.public | page.public).around(Policy(self.routes()))
+    live: LiveResponses = field(default_factory=LiveResponses)
 
-    def routes(self) -> Starlette:
-        return create_app(
+    def app(self) -> ASGIApp:
+        sessions = SessionManager(self.store)
+        page = Page(
+            self.engine,
+            sessions,
+            self.running,
+            self.live,
+            self.edge.meters,
+            model=MODEL,
+            limits=self.limits,
+            needs_key=self.edge.keys is not None,
+        )
+        self.rooms = page.rooms
+        self.made = create_app(
             self.engine,
             self.tokenizer,
             self.prompt,
-            SessionManager(self.store),
+            sessions,
             self.running,
             model_name=MODEL,
             limits=self.limits,
-            extra=self._page().routes,
+            live=self.live,
+            extra=page.routes,
         )
+        return replace(self.edge, public=self.edge.public | page.public).around(Policy(self.made))
 
-    def _page(self) -> Page:
-        keyed = self.edge.keys is not None
-        return Page(self.engine, model=MODEL, limits=self.limits, needs_key=keyed)
+    def routes(self) -> Starlette:
+        self.app()
+        return self.made
 
 
 async def open_page_parts(folder: Path, tokenizer: Tokenizer, engine: ScriptedEngine) -> PageParts:

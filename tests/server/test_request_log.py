@@ -60,7 +60,7 @@ async def test_a_line_names_route_status_key_and_tokens(
     assert [line[1:] for line in found[2:]] == [
         ("GET", "/v1/models/{model_id:path}", "404", ", key alice"),
         ("GET", "(no route)", "404", ", key alice"),
-        ("OTHER", "/health", "405", ""),
+        ("OTHER", "/health", "405", ", key alice"),
         ("GET", "(no route)", "401", ""),
     ]
 
