@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
 from chatserve.page.tree_wire import Times, TurnNotes
+from chatserve.server.edge import OPEN, Edge
+from chatserve.server.keys import KeyRing
+from chatserve.server.limits import ServerLimits
+from chatserve.text.tokenizer import Tokenizer
 from sessions.manager import SessionManager
+from sessions.places import open_store
 from sessions.turns import Message
-from tests.page.tree.tree_server import TreeServer, reply
+from tests.page.tree.tree_server import TreeServer, reply, tree_server
+from tests.server.scripted import ScriptedEngine
+from tests.server.test_keys import ALICE, BOB, bearer, keys_in
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 
@@ -171,6 +180,29 @@ async def test_conversations_of_others_are_not_there(tree: TreeServer) -> None:
         assert (await tree.get(f"/page/conversations{query}")).json()["data"] == []
     assert (await tree.get(f"{where}?cache_salt=them")).status_code == 200
     assert tree.watching.told == []
+
+
+async def test_where_there_are_keys_each_sees_its_own_and_nobody_without_one_sees_any(
+    place: str, tokenizer: Tokenizer, engine: ScriptedEngine, tmp_path: Path
+) -> None:
+    store = await open_store(place)
+    edge = Edge(keys=KeyRing(lambda: keys_in(tmp_path, template=OPEN)))
+    async with tree_server(store, tokenizer, engine, ServerLimits(), edge) as server:
+        alice, bob = [
+            httpx.AsyncClient(transport=server.client._transport, base_url="http://test", headers=bearer(secret))
+            for secret in (ALICE, BOB)
+        ]
+        made = (await alice.post("/page/conversations", json={"title": "secret"})).json()
+        where = f"/page/conversations/{made['id']}"
+        for path in ("/page/conversations", where, f"{where}/export"):
+            assert (await server.get(path)).status_code == 401
+        assert (await server.post("/page/import", {})).status_code == 401
+        assert (await bob.get("/page/conversations?query=secret")).json()["data"] == []
+        for asked in (bob.get(where), bob.get(f"{where}/export"), bob.post(where, json={"title": "x"})):
+            assert (await asked).status_code == 404
+        assert (await bob.delete(where)).status_code == 404
+        assert (await alice.get("/page/conversations?query=secret")).json()["data"] == [made]
+    await store.close()
 
 
 @pytest.mark.parametrize(
