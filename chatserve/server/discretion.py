@@ -21,6 +21,8 @@ _places_only = _PlacesOnly()
 
 
 def keep_users_words_out_of_logs() -> None:
-    """uvicorn would log each path, and exceptions in full."""
+    """uvicorn would log each path, and exceptions in full; the others, at their most talkative, whatever they read."""
     logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
+    for library in ("markdown_it", "sse_starlette"):
+        logging.getLogger(library).setLevel(logging.INFO)
     logging.getLogger("uvicorn.error").addFilter(_places_only)
