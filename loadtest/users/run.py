@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,18 +15,22 @@ from locust.runners import WorkerRunner
 
 from chatserve.bench.connection import clock
 from chatserve.bench.crew import Performance
+from chatserve.bench.curves import figures
+from chatserve.bench.lines import tables
 from chatserve.bench.load import Closed, Limits
 from chatserve.bench.notation import BadNotation
 from chatserve.bench.record import Server, Terms, now, record, run_record
 from chatserve.bench.slo import BadSlo
 from chatserve.bench.texts import BadConversations
-from loadtest.summary_table import shown
+from loadtest.markdown import table as markdown
 from loadtest.users.chat_user import ChatUser
 from loadtest.users.figures import Figures
 from loadtest.users.knobs import Knobs, number
 from loadtest.users.named_shape import NamedShape
 from loadtest.users.shapes import SHAPES
 
+PLOTS = "chatserve.bench.plots"
+"""Asked for only where it is wanted: matplotlib takes a while to load."""
 UNUSABLE = (BadNotation, BadSlo, BadConversations)
 APART = 1_000_000
 """The conversations of each of several processes have numbers of their own."""
@@ -70,22 +75,34 @@ class Run:
         """Show and keep what was measured, as `chatserve bench` does."""
         if isinstance(self._environment.runner, WorkerRunner):
             return
-        knobs, options = ChatUser.knobs, self._options
+        slo, seed = ChatUser.knobs.slo, ChatUser.knobs.held.workload.seed
         done = Performance(outcomes=self._figures.turns)
-        run = run_record(done, knobs.slo, server=0, round_=0, seed=knobs.held.workload.seed, processes=1)
-        print(shown(run.summary), flush=True)
-        if options.figures:
-            server = Server(options.host or "", knobs.model, "responses" if knobs.stateful else "chat")
-            terms = Terms(
-                workload=knobs.held.workload,
-                texts=options.conversations or "generated",
-                load=Closed(options.num_users or 1),
-                limits=Limits(None, options.run_time and float(options.run_time)),
-                slo=knobs.slo,
-                fixed_length=knobs.fixed,
-                processes=1,
-            )
-            Path(options.figures).write_bytes(msgspec.json.encode(record(self._began, terms, [server], [run])))
+        found = record(
+            self._began, self._terms(), [self._server()], [run_record(done, slo, server=0, round_=0, seed=seed)]
+        )
+        for table in tables(found):
+            print(f"{table.title}\n{markdown([dict(zip(table.columns, row, strict=True)) for row in table.rows])}")
+        if self._options.figures:
+            Path(self._options.figures).write_bytes(msgspec.json.encode(found))
+        if self._options.plots:
+            import_module(PLOTS).draw_all(figures(found), Path(self._options.plots))
+
+    def _server(self) -> Server:
+        knobs = ChatUser.knobs
+        return Server(self._options.host or "", knobs.model, "responses" if knobs.stateful else "chat")
+
+    def _terms(self) -> Terms:
+        """The most users there were stand for the load, whatever its shape."""
+        knobs, options = ChatUser.knobs, self._options
+        return Terms(
+            workload=knobs.held.workload,
+            texts=options.conversations or "generated",
+            load=Closed(options.num_users or 1),
+            limits=Limits(None, float(options.run_time) if options.run_time else None),
+            slo=knobs.slo,
+            fixed_length=knobs.fixed,
+            processes=1,
+        )
 
     def _shape(self) -> NamedShape | None:
         """Raises BadNotation."""
