@@ -11,28 +11,13 @@ from typing import Generic, TypeVar
 import msgspec
 
 from sessions.digest import DigestChain
+from sessions.items import Item, items_of
 from sessions.planting import Seed, grown
 from sessions.search import Hit
 from sessions.store import NotFound, Store
-from sessions.turns import Conversation, Message, Status, Turn, chain_ids, check_metadata
+from sessions.turns import Conversation, Message, Turn, chain_ids, check_metadata
 
 T = TypeVar("T")
-
-
-class Item(msgspec.Struct, frozen=True):
-    """One message where it stands in a conversation. `id` is the same on every branch.
-
-    status: of the turn for an answer; what was given is completed.
-    """
-
-    turn: str
-    index: int
-    message: Message
-    status: Status
-
-    @property
-    def id(self) -> str:
-        return f"{self.turn}_{self.index}"
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -50,14 +35,6 @@ class KnownIds(msgspec.Struct, frozen=True):
 
     conversation: str
     ids: array[int]
-
-
-def items_of(turn: Turn) -> list[Item]:
-    """The messages of a turn, its answer last."""
-    items = [Item(turn.id, index, message, "completed") for index, message in enumerate(turn.messages)]
-    if turn.answer is not None:
-        items.append(Item(turn.id, len(items), Message("assistant", turn.answer), turn.status))
-    return items
 
 
 class Catalogue:

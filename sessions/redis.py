@@ -9,14 +9,20 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from sessions import redis_scripts as scripts
-from sessions.chains import check_chain, parents_first
+from sessions.chains import check_chain
 from sessions.redis_holds import RedisHolds
 from sessions.redis_line import RedisLine
-from sessions.redis_records import conversation_from_fields, turn_from_record, turn_to_record
+from sessions.redis_records import (
+    chain_from_records,
+    conversation_from_fields,
+    turn_from_record,
+    turn_to_record,
+    turns_from_records,
+)
 from sessions.redis_search import search
 from sessions.search import Hit
 from sessions.store import BadRecord, NewerFormat, NotFound, StoreUnavailable, TurnConflict, session_hold
-from sessions.turns import Conversation, Turn, wordless
+from sessions.turns import Conversation, Turn
 
 MIGRATIONS: tuple[scripts.Script, ...] = (scripts.LIST_BY_USE,)
 """One script a format version after the first, in order; each brings a store to its version and says so in `format`,
@@ -85,10 +91,7 @@ class RedisStore:
         return await search(self._searches, tenant, words, after, limit)
 
     async def turns(self, conversation: str) -> list[Turn]:
-        records, hidden = await self._reads.call(scripts.TURNS, conversation)
-        gone = frozenset(map(bytes.decode, hidden))
-        turns = parents_first([turn_from_record(record) for record in records])
-        return [wordless(turn) if turn.id in gone else turn for turn in turns]
+        return turns_from_records(*await self._reads.call(scripts.TURNS, conversation))
 
     async def turn(self, tenant: str, turn: str) -> Turn | None:
         record = await self._reads.call(scripts.TURN, tenant, turn)
@@ -100,7 +103,7 @@ class RedisStore:
         return found
 
     async def chain(self, turn: str) -> list[Turn]:
-        turns = _root_first(await self._reads.call(scripts.CHAIN, turn))
+        turns = chain_from_records(await self._reads.call(scripts.CHAIN, turn))
         if not turns:
             raise NotFound(f"there is no turn {turn}")
         check_chain(turns, turn)
@@ -109,7 +112,7 @@ class RedisStore:
     async def find(self, tenant: str, digests: Sequence[bytes]) -> list[Turn]:
         if not digests:
             return []
-        turns = _root_first(await self._reads.call(scripts.FIND, tenant, *digests))
+        turns = chain_from_records(await self._reads.call(scripts.FIND, tenant, *digests))
         if turns:
             check_chain(turns, turns[-1].id)
         return turns
@@ -206,7 +209,3 @@ def _listed(found: Sequence[Sequence[bytes]] | None) -> list[Conversation]:
     if found is None:
         raise NotFound("the conversation that the list is to go on after is not there")
     return [each for fields in found if (each := conversation_from_fields(fields)) is not None]
-
-
-def _root_first(records: Sequence[bytes]) -> list[Turn]:
-    return [turn_from_record(record) for record in reversed(records)]

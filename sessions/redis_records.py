@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from sessions.chains import parents_first
 from sessions.store import BadRecord
-from sessions.turns import Conversation, Message, Status, Turn, pack_ids, unpack_ids
+from sessions.turns import Conversation, Message, Status, Turn, pack_ids, unpack_ids, wordless
 
 RECORD = 1
 """The layout of `Record`: a newer one gets a new number and is read beside this one."""
@@ -81,6 +82,18 @@ def turn_from_record(data: bytes) -> Turn:
         )
     except ValueError as error:  # msgspec's errors are ValueErrors, and some quote a value
         raise BadRecord("a turn's record cannot be read") from error
+
+
+def turns_from_records(records: Sequence[bytes], hidden: Sequence[bytes]) -> list[Turn]:
+    """All turns of a conversation, in order. Raises BadRecord."""
+    gone = frozenset(map(bytes.decode, hidden))
+    turns = parents_first([turn_from_record(record) for record in records])
+    return [wordless(turn) if turn.id in gone else turn for turn in turns]
+
+
+def chain_from_records(records: Sequence[bytes]) -> list[Turn]:
+    """The turns from the root to the one whose record is the first. Raises BadRecord."""
+    return [turn_from_record(record) for record in reversed(records)]
 
 
 def conversation_from_fields(fields: Sequence[bytes]) -> Conversation | None:

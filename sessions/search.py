@@ -13,7 +13,9 @@ from typing import Final
 
 import msgspec
 
-from sessions.turns import Conversation, Message, title_of
+from sessions.items import items_of
+from sessions.removal import without_removed
+from sessions.turns import Conversation, Message, Turn, title_of
 
 EXCERPT: Final = 160
 """The most characters of an excerpt."""
@@ -60,6 +62,15 @@ def said(messages: Iterable[Message], answer: str | None) -> list[str]:
     """The texts of a turn that are searched."""
     texts = [message.content for message in messages if message.role in SPEAKERS]
     return texts if answer is None else [*texts, answer]
+
+
+def texts_left(turns: Iterable[Turn], chain: Iterable[Turn]) -> list[str]:
+    """What is searched of a conversation from which something was taken out.
+
+    turns: all of it, those that were hidden without their words.  chain: the path to the leaf, whole.
+    """
+    path = [item for turn in chain for item in items_of(turn)]
+    return [text for turn in without_removed(tuple(turns), path) for text in said(turn.messages, turn.answer)]
 
 
 def hit(conversation: Conversation, texts: Iterable[str], words: Sequence[str]) -> Hit | None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sessions import sqlite_reads as reads
+from sessions.removal import REMOVED
 from sessions.rows import CONVERSATION_COLUMNS, conversation_from_row, messages_from_row
-from sessions.search import SPEAKERS, Hit, hit, in_json, said, spellings
+from sessions.search import SPEAKERS, Hit, hit, in_json, said, spellings, texts_left
 from sessions.sqlite_reads import latest_use, rows
+from sessions.store import NotFound
 from sessions.turns import TITLE, Conversation
 
 BLOCK: Final = 64
@@ -23,6 +27,10 @@ SAYS_APART: Final = f"""
     )
 """
 """For words that stand around every message."""
+NOTED: Final = f"""
+    SELECT 1 FROM turns WHERE conversation = ? AND CAST(messages AS TEXT) LIKE '%"role":"{REMOVED}"%' LIMIT 1
+"""
+"""Something was taken out of it. Within a text, the quotes would be escaped."""
 AROUND: Final = '[{"role":"user","content":""},{"role":"assistant","content":"","name":""}]'
 
 
@@ -72,7 +80,13 @@ class _Finder:
         return [conversation_from_row(row) for row in found]
 
     def decide(self, conversation: Conversation) -> Hit | None:
-        texts: list[str] = []
+        if conversation.leaf is not None and rows(self._connection, NOTED, conversation.id):
+            with contextlib.suppress(NotFound):  # deleted since it was proposed
+                chain = reads.chain(self._connection, conversation.leaf)
+                texts = texts_left(reads.turns(self._connection, conversation.id), chain)
+                return hit(conversation, texts, self._words)
+            return None
+        texts = []
         for turn, messages, answer, answered in rows(self._connection, self._texts, conversation.id, *self._said):
             texts += said(messages_from_row(turn, messages), answer if answered else None)
         return hit(conversation, texts, self._words)

@@ -19,11 +19,11 @@ from chatserve.server.lengths import check_length
 from chatserve.server.limits import ServerLimits
 from chatserve.server.metadata import read_metadata
 from chatserve.server.paging import read_stretch, stretch_of
-from chatserve.server.removal import remaining_items, removal
 from chatserve.server.response_asks import CONVERSATION
 from chatserve.server.tenants import tenant_of
-from sessions.catalogue import Item
+from sessions.items import Item
 from sessions.manager import SessionManager
+from sessions.removal import remaining_items, removal
 from sessions.turns import Conversation
 
 _ALL: Final = 2**31

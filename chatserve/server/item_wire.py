@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from sessions.catalogue import Item
+from sessions.items import Item
 from sessions.turns import Message, Status
 
 ITEM: Final = "msg_"

@@ -21,7 +21,6 @@ from chatserve.server.finding import chat_turn, response_turn
 from chatserve.server.limits import ServerLimits
 from chatserve.server.metrics import Metrics, TurnTimes
 from chatserve.server.recording import Append, Detail, Forget, Recorder, Rewrite, no_detail
-from chatserve.server.removal import remaining, removes
 from chatserve.server.response_asks import ResponseAsk
 from chatserve.server.running import RunningTurns
 from chatserve.server.turn import Turn
@@ -34,6 +33,7 @@ from chatserve.text.prompt import ChatPrompt
 from chatserve.text.tokenizer import Tokenizer
 from sessions.manager import SessionManager
 from sessions.open_turn import OpenTurn
+from sessions.removal import remaining, removes
 from sessions.turns import Message, pack_ids
 
 ID_BYTES = 4

@@ -160,6 +160,8 @@ async def test_what_was_deleted_is_not_shown_and_its_turns_keep_their_places(tre
         text = (await tree.get(f"{where}/export?format={kind}")).text
         assert "secret" not in text.lower()
         assert "removed" not in text
+    for word, found in (("secret", 0), ("c", 0), ("removed", 0), ("third", 1), ("b", 1)):
+        assert len((await tree.get(f"/page/conversations?query={word}")).json()["data"]) == found
 
 
 async def test_conversations_of_others_are_not_there(tree: TreeServer) -> None:
