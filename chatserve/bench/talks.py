@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -22,11 +22,13 @@ class Manner:
 
     fixed_length: answers are as long as was asked, whatever the model wants (`ignore_eos`, which servers of open models
     understand).
+    extra: further fields of every request's body.
     """
 
     model: str
     fixed_length: bool = True
     temperature: float = 0
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Talk(Protocol):
@@ -143,4 +145,4 @@ def _as_asked(manner: Manner, priority: int) -> dict[str, Any]:
     """What both APIs call by the same name. A priority of 0 is left out, for servers that know none."""
     fields: dict[str, Any] = {"ignore_eos": True} if manner.fixed_length else {}
     fields["temperature"] = manner.temperature
-    return fields | ({"priority": priority} if priority else {})
+    return fields | ({"priority": priority} if priority else {}) | dict(manner.extra)
