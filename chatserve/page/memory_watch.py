@@ -14,9 +14,25 @@ from chatserve.server.frames import event
 from chatserve.server.running import RunningTurns
 
 EVERY = 0.5
-"""Seconds between two looks."""
+"""Seconds between two looks of one watch."""
+APART = 0.05
+"""Seconds between two looks of any: where more is watched than that allows, all are told more seldom."""
 NOTHING = ""
 """What is watched by who watches no conversation in particular."""
+
+
+class Pace:
+    """Keeps the looks of one process apart, so that nobody who watches much costs the engine more."""
+
+    def __init__(self) -> None:
+        self._free_from = 0.0
+
+    async def turn(self) -> None:
+        """Wait for the next one."""
+        now = asyncio.get_running_loop().time()
+        begins = max(now, self._free_from)
+        self._free_from = begins + APART
+        await asyncio.sleep(begins - now)
 
 
 class MemoryWatch:
@@ -25,9 +41,10 @@ class MemoryWatch:
     focus: how many watch each conversation.
     """
 
-    def __init__(self, look: MemoryLook, running: RunningTurns) -> None:
+    def __init__(self, look: MemoryLook, pace: Pace, running: RunningTurns) -> None:
         self.focus = Counter[str]()
         self._look = look
+        self._pace = pace
         self._running = running
         self._newest: MemoryView | MemoryAway | None = None
         self._event: bytes | None = None
@@ -54,6 +71,7 @@ class MemoryWatch:
     async def _poll(self) -> None:
         known: MemoryView | MemoryAway | None = None
         while not self._running.closed:
+            await self._pace.turn()
             newest = await self._seen()
             self._newest, self._event = newest, None
             resting = at_rest(newest) if isinstance(newest, MemoryView) else newest
@@ -84,6 +102,7 @@ class MemoryWatches:
     def __init__(self, begin: Callable[[Viewer], MemoryLook], running: RunningTurns) -> None:
         self._begin = begin
         self._running = running
+        self._pace = Pace()
         self._watches: dict[Viewer, MemoryWatch] = {}
 
     def __len__(self) -> int:
@@ -94,7 +113,7 @@ class MemoryWatches:
         """conversation: one of the viewer's own, to be shown however long it was not used."""
         watch = self._watches.get(viewer)
         if watch is None:
-            watch = self._watches[viewer] = MemoryWatch(self._begin(viewer), self._running)
+            watch = self._watches[viewer] = MemoryWatch(self._begin(viewer), self._pace, self._running)
         watch.focus[conversation] += 1
         try:
             async with aclosing(watch.events()) as events:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,7 @@ class MemoryParts(Parts):
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_watch, "EVERY", 0.02)
+    monkeypatch.setattr(memory_watch, "APART", 0.001)
 
 
 @pytest.fixture
@@ -180,6 +181,20 @@ async def quiet(engine: ScriptedEngine) -> None:
         while asked != len(engine.pictured):
             asked = len(engine.pictured)
             await asyncio.sleep(0.2)
+
+
+async def test_whoever_watches_much_is_told_more_seldom(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each salt is a tree of its own, and there may be as many as one likes."""
+    monkeypatch.setattr(memory_watch, "APART", 0.05)
+    now = asyncio.get_running_loop().time
+    began = now()
+    async with AsyncExitStack() as streams:
+        for salt in range(8):
+            upcoming = await streams.enter_async_context(watching(server.http(), f"?cache_salt={salt}"))
+            await upcoming()
+        await asyncio.sleep(0.3)
+        assert len(server.engine.pictured) <= (now() - began) / 0.05 + 1
+        assert len({tenant for tenant, _ in server.engine.pictured}) == 8
 
 
 async def test_nobody_who_watches_keeps_an_engine_from_looking_at_nothing(server: Running) -> None:
