@@ -13,7 +13,7 @@ from sessions import sqlite_reads as reads
 from sessions import sqlite_writes as writes
 from sessions.holds import FileHolds
 from sessions.lane import Lane
-from sessions.schema import connect_reader, connect_writer
+from sessions.schema import connect_reader, connect_searcher, connect_writer
 from sessions.search import Hit
 from sessions.sqlite_search import search
 from sessions.turns import Conversation, Turn
@@ -27,7 +27,7 @@ class SqliteStore:
     def __init__(self, path: Path, busy_timeout: float) -> None:
         self._writer = Lane("sessions-writer", partial(connect_writer, path, busy_timeout))
         self._reader = Lane("sessions-reader", partial(connect_reader, path, busy_timeout))
-        self._searcher = Lane("sessions-searcher", partial(connect_reader, path, busy_timeout))
+        self._searcher = Lane("sessions-searcher", partial(connect_searcher, path, busy_timeout))
         self._locks = path.with_name(f"{path.name}-locks")
         self._holds: FileHolds | None = None
 
