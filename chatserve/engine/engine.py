@@ -138,6 +138,9 @@ class Engine:
         self._take_admissions()
         while self._flights and self._flights[0].launched.done():
             self._commit(self._flights.popleft())
+        if self._flights and self._answers.untold:
+            self._wake()  # for the rest, which can wait: the device is busy, and whoever reads is not
+            return self._answers.tell()
         self._admissions.ask()
         while len(self._flights) < self._depth and self._launch():
             pass

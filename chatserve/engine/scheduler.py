@@ -98,7 +98,7 @@ class Scheduler:
         return request.coming > 0 and len(request.output) + request.coming >= request.params.max_tokens
 
     def _candidates(self, most: int) -> list[Request]:
-        if most <= 0:
+        if most <= 0 or not self.waiting:
             return []
         leaders = Leaders(self.running, self._share_from)
         leavers = [request for request in self.running if request.stop_at is not None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import triton
@@ -24,9 +24,6 @@ PIECES_JOINED = 32
 JOINED_NUMBERS = 8192
 """float32 numbers of partial results that the last program of a sequence and KV head holds while it joins pieces."""
 
-MANY_ROWS = 128
-"""From here on each sequence and KV head is work enough for a program."""
-
 
 @dataclass(frozen=True, slots=True)
 class DecodeTiling:
@@ -43,21 +40,22 @@ class DecodeTiling:
     apart: bool = False
 
 
+BY_ROWS = (
+    (24, DecodeTiling(tile=32, warps=2, stages=6, programs=2, waves=2)),
+    (48, DecodeTiling(tile=64, warps=4, stages=4, programs=2, waves=2)),
+    (128, DecodeTiling(tile=32, warps=2, stages=4, programs=4, waves=2)),
+    (MOST_ROWS + 1, DecodeTiling(tile=64, warps=4, stages=3, programs=3, waves=2)),
+)
+"""What reads rows of 256 bytes fastest, for fewer than so many sequences: 130 to 200 KiB on the way on a processor."""
+LARGE_GROUP = DecodeTiling(tile=128, warps=8, stages=3, programs=1, waves=2, apart=True)
+"""Of 16 query heads on: what their pieces leave is too much for one program to join."""
+
+
 def tiling(head_dim: int, group: int, item_bytes: int, rows: int) -> DecodeTiling:
-    """What reads fastest: about 192 KiB of K and V under way on a processor, by few programs if their queries are many.
-
-    What pieces of a large group leave is large: too much for one program to join.
-    """
+    """As measured fastest, its tile shortened where rows of K and V are long."""
     row_bytes: int = triton.next_power_of_2(head_dim) * item_bytes
-
-    def tile(most: int) -> int:
-        return min(most, max(16, most * 256 // row_bytes))
-
-    if group >= 16:
-        return DecodeTiling(tile=tile(128), warps=8, stages=3, programs=1, waves=2, apart=True)
-    if rows >= MANY_ROWS:
-        return DecodeTiling(tile=tile(64), warps=4, stages=3, programs=3, waves=2)
-    return DecodeTiling(tile=tile(32), warps=2, stages=4, programs=4, waves=2)
+    one = LARGE_GROUP if group >= 16 else next(one for fewer, one in BY_ROWS if rows < fewer)
+    return replace(one, tile=min(one.tile, max(16, one.tile * 256 // row_bytes)))
 
 
 @dataclass(frozen=True, slots=True)

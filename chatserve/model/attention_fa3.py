@@ -13,7 +13,6 @@ from __future__ import annotations
 import importlib
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,8 +29,6 @@ HEAD_DIMS = (64, 128)
 PACKAGES = (("fa3_fwd_interface", "fa3_fwd"), ("flash_attn_interface", "flash_attn_3"))
 """Modules that register the operator when they are imported, and the namespace in which they do."""
 
-PACK_BELOW = 1024
-"""New rows a sequence, from which query heads that share K and V no longer need to share a work item to fill it."""
 SPLIT_ROWS = 1024
 """Of a past, the fewest rows worth a split: each split's output is written and read once more."""
 MOST_SPLITS = 16
@@ -51,24 +48,16 @@ def find_operator() -> Operator | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class WorkPlan:
-    """splits: parts that a long past is cut into.  pack: whether heads that share K and V share a work item."""
-
-    splits: int
-    pack: bool
-
-
-def plan_work(counts: Sequence[int], lengths: Sequence[int], *, group: int, kv_heads: int, processors: int) -> WorkPlan:
-    """How to keep the device busy. The kernel's own choice looks at the rows of a slot, not at a sequence's length.
+def plan_splits(counts: Sequence[int], lengths: Sequence[int], *, group: int, kv_heads: int, processors: int) -> int:
+    """Parts that a long past is cut into, to keep the device busy. The kernel's own choice looks at the rows of a slot,
+    not at a sequence's length.
 
     counts: new rows of each sequence.  lengths: all its rows, the new ones included.  group: query heads a KV head.
     """
     items = kv_heads * sum(-(-count * group // TILE) for count in counts)
     if items * 2 > processors:
-        return WorkPlan(splits=1, pack=sum(counts) < PACK_BELOW * len(counts))
-    worth = max(lengths) // SPLIT_ROWS
-    return WorkPlan(splits=max(1, min(processors // items, worth, MOST_SPLITS)), pack=True)
+        return 1
+    return max(1, min(processors // items, max(lengths) // SPLIT_ROWS, MOST_SPLITS))
 
 
 class Fa3Kernel:
@@ -105,8 +94,8 @@ class Fa3Kernel:
         numbers = torch.tensor([*firsts, *lengths, *batch.slots], dtype=torch.int32, pin_memory=True)
         on_device = numbers.to(self._kv.arena.device, non_blocking=True)
         parts = on_device.split_with_sizes([len(counts) + 1, len(counts), len(counts)])
-        plan = plan_work(counts, lengths, group=self._group, kv_heads=self._kv_heads, processors=self._processors)
-        return Fa3Step(self._kv, self._operator, *parts, most_new=max(counts), plan=plan)
+        splits = plan_splits(counts, lengths, group=self._group, kv_heads=self._kv_heads, processors=self._processors)
+        return Fa3Step(self._kv, self._operator, *parts, most_new=max(counts), splits=splits)
 
     def captured(self, firsts: torch.Tensor, lengths: torch.Tensor, slots: torch.Tensor, *, most_new: int) -> Fa3Step:
         """A step whose numbers are read when it is replayed: int32 [sequences + 1], [sequences], [sequences].
@@ -115,8 +104,8 @@ class Fa3Kernel:
         here, so this is as much as keeps the device busy if all rows are of one sequence.
         """
         items = self._kv_heads * -(-most_new * self._group // TILE)
-        plan = WorkPlan(splits=max(1, min(self._processors // items, MOST_SPLITS)), pack=True)
-        return Fa3Step(self._kv, self._operator, firsts, lengths, slots, most_new=most_new, plan=plan)
+        splits = max(1, min(self._processors // items, MOST_SPLITS))
+        return Fa3Step(self._kv, self._operator, firsts, lengths, slots, most_new=most_new, splits=splits)
 
 
 class Fa3Step:
@@ -131,7 +120,7 @@ class Fa3Step:
         slots: torch.Tensor,
         *,
         most_new: int,
-        plan: WorkPlan,
+        splits: int,
     ) -> None:
         self._kv = kv
         self._operator = operator
@@ -139,7 +128,7 @@ class Fa3Step:
         self._lengths = lengths
         self._slots = slots
         self._most_new = max(2, most_new)  # at 1 it would compute without a mask, in larger tiles
-        self._plan = plan
+        self._splits = splits
 
     def attend(self, layer: int, query: torch.Tensor, scale: float, output: torch.Tensor | None = None) -> torch.Tensor:
         """See StepAttention. output: where the step's rows are written; it has room for those before the first, too."""
@@ -154,6 +143,6 @@ class Fa3Step:
             kv_batch_idx=self._slots,
             softmax_scale=scale,
             is_causal=True,
-            num_splits=self._plan.splits,
-            pack_gqa=self._plan.pack,
+            num_splits=self._splits,
+            pack_gqa=True,  # query heads that share K and V share work items: faster or as fast for any number of rows
         )[0]

@@ -46,6 +46,19 @@ def to_device(numbers: Numbers, device: torch.device) -> torch.Tensor:
     return pinned.to(device, non_blocking=True)
 
 
+def together(parts: Sequence[Numbers], device: torch.device) -> list[torch.Tensor]:
+    """All of them by one copy, each where a kernel finds it aligned: Triton compiles one anew for an address that is
+    not a multiple of 16 bytes.
+    """
+    places = [len(part) + len(part) % 2 for part in parts]
+    numbers = np.zeros(sum(places), dtype=np.int64)
+    for part, end in zip(parts, itertools.accumulate(places), strict=True):
+        start = end - len(part) - len(part) % 2
+        numbers[start : start + len(part)] = part
+    found = to_device(numbers, device).split_with_sizes(places)
+    return [each[: len(part)] for each, part in zip(found, parts, strict=True)]
+
+
 def temperature_bits(samples: Sequence[Sample]) -> Numbers:
     """The temperature of each, as the bits of a float64, so that it travels with the integers."""
     temperatures = [0.0 if is_greedy(each.params) else each.params.temperature for each in samples]
@@ -65,22 +78,18 @@ def temperatures_of(bits: torch.Tensor) -> torch.Tensor:
 
 def device_inputs(batch: Batch, newest: torch.Tensor) -> DeviceInputs:
     """newest: int64 [slots], on the device: the token that is COMING in each slot."""
-    rows, samples = len(batch.token_ids), len(batch.samples)
     ends = list(itertools.accumulate(batch.counts))
     sequences = [each.sequence for each in batch.samples]
-    numbers = np.concatenate(
-        [
-            batch.token_ids.numpy(),
-            batch.positions.numpy(),
-            np.repeat(np.array(batch.slots, dtype=np.int64), batch.counts),
-            np.array([ends[each] - 1 for each in sequences], dtype=np.int64),
-            np.array([batch.slots[each] for each in sequences], dtype=np.int64),
-            draw_keys(batch.samples),
-            temperature_bits(batch.samples),
-        ]
+    parts = (
+        batch.token_ids.numpy(),
+        batch.positions.numpy(),
+        np.repeat(np.array(batch.slots, dtype=np.int64), batch.counts),
+        np.array([ends[each] - 1 for each in sequences], dtype=np.int64),
+        np.array([batch.slots[each] for each in sequences], dtype=np.int64),
+        draw_keys(batch.samples),
+        temperature_bits(batch.samples),
     )
-    parts = to_device(numbers, newest.device).split_with_sizes([rows] * 3 + [samples] * 4)
-    ids, positions, slots, sampled, sampled_slots, keys, temperatures = parts
+    ids, positions, slots, sampled, sampled_slots, keys, temperatures = together(parts, newest.device)
     known = torch.where(ids == COMING, newest[slots], ids)
     return DeviceInputs(
         rows=StepRows(known, positions, slots),

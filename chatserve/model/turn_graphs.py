@@ -24,8 +24,11 @@ from chatserve.model.device_inputs import Drawing, Numbers, draw_keys, temperatu
 from chatserve.model.graphs import Captured, Outcome, Stage, capture_step
 from chatserve.model.step import StepAttention, StepRows
 
-SIZES = (32, 64, 96, 128, 192, 256, 320, 384, 448, 512, 576, 640, 768)
-"""Rows. Below some 256 a step takes as long as reading the weights, so finer steps would gain little there."""
+SIZES = (32, 64, 96, *range(128, 640, 64), *range(640, 2049, 128))
+"""Rows. Below some 256 a step takes as long as reading the weights, so finer steps would gain little there. Up to a
+whole step of prompts: the host launches a step kernel by kernel in 25 ms or more, and while it does the short steps
+before have ended.
+"""
 
 MOST_SEQUENCES = 256
 """Of a step, and no more than its rows: a crowd that decodes is not slowed down by each prompt that joins it."""
@@ -135,7 +138,14 @@ class TurnGraphs:
             (draw_keys(batch.samples), room.samples, 0),
             (temperature_bits(batch.samples), room.samples, 0),
         ]
-        return np.concatenate([*(padded_to(*part) for part in parts), [rows, decodes]])
+        numbers: Numbers = np.empty(sum(places for _, places, _ in parts) + 2, dtype=np.int64)
+        start = 0
+        for part, places, fill in parts:
+            numbers[start : start + len(part)] = part
+            numbers[start + len(part) : start + places] = fill
+            start += places
+        numbers[start:] = rows, decodes
+        return numbers
 
     def _compute(self, size: int, inputs: torch.Tensor) -> Outcome:
         room = self._sequences(size)
@@ -158,8 +168,3 @@ class TurnGraphs:
         ranks = torch.arange(most, device=slots.device)
         lengths = torch.where(ranks < decodes, positions + 1, 0)  # those of no token are overwritten
         return OverwrittenStep(self._decode, self._decode.plan(slots, lengths), most, prompts)
-
-
-def padded_to(numbers: Numbers, size: int, fill: int) -> Numbers:
-    """As many, the missing ones being `fill`."""
-    return np.concatenate([numbers, np.full(size - len(numbers), fill, dtype=np.int64)])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from chatserve import __version__
 from chatserve.engine.port import EnginePort
 from chatserve.server.asks import Bounds
 from chatserve.server.limits import ServerLimits
@@ -56,7 +55,6 @@ class Settings:
         self._model = model
         self._limits = limits
         self._needs_key = needs_key
-        self._version = version("chatserve")
 
     def routes(self) -> list[Route]:
         return [Route(PATH, self._get, methods=["GET"])]
@@ -76,5 +74,5 @@ class Settings:
             defaults=None if usual is None else Defaults(usual.temperature, usual.top_p),
             limits=Limits(self._limits.text),
             needs_key=self._needs_key,
-            version=self._version,
+            version=__version__,
         )

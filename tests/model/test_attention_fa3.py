@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from chatserve.model.attention_fa3 import MOST_SPLITS, TILE, Fa3Kernel, WorkPlan, find_operator, plan_work
+from chatserve.model.attention_fa3 import MOST_SPLITS, TILE, Fa3Kernel, find_operator, plan_splits
 from chatserve.model.attention_sdpa import SdpaKernel
 from tests.model.tiny import make_batch
 
@@ -15,19 +15,19 @@ H200 = 132
 @pytest.mark.parametrize(
     ("counts", "lengths", "plan"),
     [
-        ([8192], [16384], WorkPlan(splits=1, pack=False)),
-        ([1024] * 8, [16384] * 8, WorkPlan(splits=1, pack=False)),
-        ([150] * 64, [1650] * 64, WorkPlan(splits=1, pack=True)),
-        ([150] * 8, [1650] * 8, WorkPlan(splits=1, pack=True)),
-        ([64], [32832], WorkPlan(splits=8, pack=True)),
-        ([64], [1600], WorkPlan(splits=1, pack=True)),
-        ([64], [4160], WorkPlan(splits=4, pack=True)),
-        ([32, 32], [32800, 600], WorkPlan(splits=8, pack=True)),
-        ([1], [131072], WorkPlan(splits=MOST_SPLITS, pack=True)),
+        ([8192], [16384], 1),
+        ([1024] * 8, [16384] * 8, 1),
+        ([150] * 64, [1650] * 64, 1),
+        ([150] * 8, [1650] * 8, 1),
+        ([64], [32832], 8),
+        ([64], [1600], 1),
+        ([64], [4160], 4),
+        ([32, 32], [32800, 600], 8),
+        ([1], [131072], MOST_SPLITS),
     ],
 )
 def test_the_past_is_split_where_the_new_rows_alone_would_leave_the_device_idle(counts, lengths, plan):
-    assert plan_work(counts, lengths, group=4, kv_heads=8, processors=H200) == plan
+    assert plan_splits(counts, lengths, group=4, kv_heads=8, processors=H200) == plan
 
 
 def test_it_says_why_it_cannot_read_an_arena():
