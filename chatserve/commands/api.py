@@ -13,6 +13,8 @@ from dataclasses import replace
 from chatserve.engine.port import EnginePort
 from chatserve.page.page import Page
 from chatserve.page.policy import Policy
+from chatserve.page.relay import Relay
+from chatserve.page.rooms import Rooms
 from chatserve.server.app import create_app
 from chatserve.server.control import Api
 from chatserve.server.edge import Edge
@@ -47,11 +49,12 @@ async def serve_api(
     signals: ExitSignals | None = None,
     tally: Tally | None = None,
     live: LiveResponses | None = None,
+    relay: Relay | None = None,
 ) -> None:
     """Serve from the first connection to the last; returns when told to leave. Raises CANNOT_SERVE, and what the
     engine's start raises.
 
-    lifecycle: what is started first and closed last.
+    lifecycle: what is started first and closed last.  live, relay: known to the other processes; None: there are none.
     """
     tokenizer = Tokenizer.load(api.source)
     store = await open_store(api.sessions)
@@ -63,6 +66,7 @@ async def serve_api(
         running,
         live,
         edge.meters,
+        relay or Relay(Rooms()),
         model=api.name,
         limits=api.limits,
         needs_key=api.edge.keyed,

@@ -18,7 +18,20 @@ import uvloop
 from chatserve.commands.api import CANNOT_SERVE, serve_api
 from chatserve.commands.edge import open_edge
 from chatserve.engine.client import EngineClient
-from chatserve.server.control import Cancel, EngineAt, FromWorker, Refused, Reload, ToWorker, Up, WorkerStart
+from chatserve.page.relay import Relay
+from chatserve.page.rooms import Rooms
+from chatserve.server.control import (
+    LONGEST_LINE,
+    Cancel,
+    EngineAt,
+    FromWorker,
+    Passed,
+    Refused,
+    Reload,
+    ToWorker,
+    Up,
+    WorkerStart,
+)
 from chatserve.server.edge import Edge
 from chatserve.server.live import LiveResponses
 from chatserve.server.serve import ExitSignals
@@ -45,8 +58,9 @@ async def work(start: WorkerStart) -> None:
     client, signals = EngineClient(start.client), ExitSignals()
     edge = open_edge(start.api.edge, start.meters)
     live = LiveResponses(lambda tenant, turn: report(Cancel(tenant=tenant, turn=turn)))
+    relay = Relay(Rooms(), lambda said: report(Passed(said=said)))
     tasks = [
-        asyncio.create_task(follow(await standard_input(), client, edge, live, signals)),
+        asyncio.create_task(follow(await standard_input(), client, edge, live, relay, signals)),
         asyncio.create_task(leave_if_broken(client, signals)),
     ]
     try:
@@ -59,6 +73,7 @@ async def work(start: WorkerStart) -> None:
             ready=partial(report, Up()),
             signals=signals,
             live=live,
+            relay=relay,
             tally=Tally(rows=start.rows, row=start.row, file=start.tally),
         )
     finally:
@@ -68,14 +83,19 @@ async def work(start: WorkerStart) -> None:
 
 async def standard_input() -> asyncio.StreamReader:
     """Lines as they come."""
-    reader = asyncio.StreamReader()
+    reader = asyncio.StreamReader(LONGEST_LINE)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     return reader
 
 
 async def follow(
-    lines: asyncio.StreamReader, client: EngineClient, edge: Edge, live: LiveResponses, signals: ExitSignals
+    lines: asyncio.StreamReader,
+    client: EngineClient,
+    edge: Edge,
+    live: LiveResponses,
+    relay: Relay,
+    signals: ExitSignals,
 ) -> None:
     """Do as the supervisor says, and be where the engine is. Without a supervisor there will be none: leave at once."""
     while line := await lines.readline():
@@ -85,6 +105,8 @@ async def follow(
                 edge.reload()
             case Cancel():
                 live.cancel(said.tenant, said.turn)
+            case Passed():
+                relay.hear(said.said)
             case EngineAt(endpoint=None):
                 client.detach()
             case EngineAt(endpoint=str(endpoint)):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from chatserve.page.live_turn import LiveTurn, Pace
-from chatserve.page.live_wire import Begun, BegunView, Ended, Failed
+from chatserve.page.live_wire import BegunView, Ended, Failed
 from chatserve.page.renderings import Renderings
 from chatserve.page.rooms import Room
 from chatserve.page.tree_wire import Settings
@@ -61,8 +61,7 @@ class Answering:
         finally:
             showing.cancel()
             await asyncio.wait((showing,))
-        if not room.gone:
-            room.end(live, said)
+        room.end(live, said)
 
     async def _ending(self, turn: Turn, live: LiveTurn, asked: Asked, pace: Pace) -> Ended | Failed:
         try:
@@ -84,8 +83,7 @@ class Answering:
 
     async def _show(self, live: LiveTurn, room: Room, asked: Asked) -> None:
         """What grows, as often as is good for everybody, while there is somebody to see it."""
-        live.begun = await self._in_thread(lambda: self._begun(live.id, asked))
-        room.tell(Begun(turn=live.begun))
+        room.open(live, await self._in_thread(lambda: self._begun(live.id, asked)))
         while True:
             await room.attended.wait()
             await live.news.wait()

@@ -46,15 +46,20 @@ class Follower:
         self._closed = True
         self._news.set()
 
-    async def events(self) -> AsyncIterator[bytes]:
-        """As they are to be sent, until it is closed."""
+    async def told(self) -> AsyncIterator[Event]:
+        """What it is told, until it is closed."""
         while True:
             await self._news.wait()
             self._news.clear()
             while self._waiting or self._growing is not None:
-                yield event(self._next())
+                yield self._next()
             if self._closed:
                 return
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """The same, as it is sent to a page."""
+        async for said in self.told():
+            yield event(said)
 
     def _next(self) -> Event:
         if self._waiting:

@@ -45,10 +45,11 @@ class LiveTurn:
 
         return read
 
-    def show(self, grown: growing.Grown) -> None:
-        """From now on this is what a page is shown."""
+    def show(self, grown: growing.Grown, tokens: int | None = None) -> None:
+        """From now on this is what a page is shown. tokens: of one that is read elsewhere."""
         self._blocks[grown.start :] = grown.blocks
         self._thinking = grown.thinking
+        self._shown_tokens = self._shown_tokens if tokens is None else tokens
 
     def text(self, start: int) -> Grown:
         """What is shown, from one block on."""

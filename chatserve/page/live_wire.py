@@ -8,11 +8,11 @@ from chatserve.page.tree_wire import MessageView, Settings, TurnView
 from chatserve.server.errors import ErrorDetail
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """Ids are those of responses."""
 
 
-class State(Event, frozen=True, tag="state"):
+class State(_Event, frozen=True, tag="state"):
     """How it stands; always the first event. elsewhere: what runs is not followed here."""
 
     running: str | None
@@ -30,11 +30,11 @@ class BegunView(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings | None
 
 
-class Begun(Event, frozen=True, tag="turn"):
+class Begun(_Event, frozen=True, tag="turn"):
     turn: BegunView
 
 
-class Grown(Event, frozen=True, tag="text", rename={"start": "from"}):
+class Grown(_Event, frozen=True, tag="text", rename={"start": "from"}):
     """The answer's blocks from `start` on are these now. tokens: of the answer so far."""
 
     id: str
@@ -44,26 +44,29 @@ class Grown(Event, frozen=True, tag="text", rename={"start": "from"}):
     tokens: int
 
 
-class Ended(Event, frozen=True, tag="end"):
+class Ended(_Event, frozen=True, tag="end"):
     """It is saved."""
 
     turn: TurnView
 
 
-class Failed(Event, frozen=True, tag="error"):
+class Failed(_Event, frozen=True, tag="error"):
     """What was seen of it may have been saved."""
 
     id: str
     error: ErrorDetail
 
 
-class Renamed(Event, frozen=True, tag="renamed"):
+class Renamed(_Event, frozen=True, tag="renamed"):
     title: str
 
 
-class Deleted(Event, frozen=True, tag="deleted"):
+class Deleted(_Event, frozen=True, tag="deleted"):
     """Nothing follows."""
 
 
-class Changed(Event, frozen=True, tag="changed"):
+class Changed(_Event, frozen=True, tag="changed"):
     """Somebody else's turn has ended: the tree is another one."""
+
+
+Event = State | Begun | Grown | Ended | Failed | Renamed | Deleted | Changed

@@ -10,8 +10,8 @@ from chatserve.engine.port import EnginePort
 from chatserve.page.answering import Answering
 from chatserve.page.conversations import conversation_routes
 from chatserve.page.memory import memory_view_routes
+from chatserve.page.relay import Relay
 from chatserve.page.renderings import Renderings
-from chatserve.page.rooms import Rooms
 from chatserve.page.settings import PATH as SETTINGS
 from chatserve.page.settings import Settings
 from chatserve.page.static import StaticFiles, read_files
@@ -36,6 +36,7 @@ class Page:
         running: RunningTurns,
         live: LiveResponses,
         meters: Meters | None,
+        relay: Relay,
         *,
         model: str,
         limits: ServerLimits,
@@ -48,7 +49,7 @@ class Page:
         self._meters = meters
         self._model = model
         self._limits = limits
-        self.rooms = Rooms()
+        self._relay = relay
         self._renderings = Renderings()
         self._static = StaticFiles(read_files())
         self._settings = Settings(engine, model, limits, needs_key=needs_key)
@@ -63,7 +64,7 @@ class Page:
             opener,
             self._sessions,
             self._running,
-            self.rooms,
+            self._relay,
             Answering(self._sessions.catalogue, self._renderings),
             self._live,
             self._limits,
@@ -73,7 +74,7 @@ class Page:
         return [
             *self._static.routes(),
             *self._settings.routes(),
-            *conversation_routes(self._sessions, self._limits, self._renderings, self.rooms),
+            *conversation_routes(self._sessions, self._limits, self._renderings, self._relay.rooms),
             *turns.routes(),
             *memory_view_routes(self._engine, self._sessions.catalogue, self._running, self._limits),
         ]

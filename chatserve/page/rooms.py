@@ -7,20 +7,25 @@ from collections.abc import Callable, Coroutine
 
 from chatserve.page.follower import Follower
 from chatserve.page.live_turn import LiveTurn
-from chatserve.page.live_wire import Begun, Deleted, Event, Renamed, State
+from chatserve.page.live_wire import Begun, BegunView, Deleted, Event, Renamed, State
 from chatserve.server.response_asks import RESPONSE
 
 
 class Room:
-    """One conversation. turn: that is answered in this process.  opening: somebody is about to begin one.
+    """One conversation.
 
-    own: the last turn that was begun here.  elsewhere: a turn runs that nobody here can follow.  gone: it was deleted.
+    turn: that is answered in this process.  far: one that another process tells of.
+    untold: turns whose end is still to be told; they may be saved already.
+    opening: somebody here is about to begin one.  own: the last one whose end was, or will be, told here.
+    elsewhere: one runs that nobody here can follow.  gone: the conversation was deleted.
     """
 
     def __init__(self) -> None:
         self.followers: set[Follower] = set()
         self.attended = asyncio.Event()
         self.turn: LiveTurn | None = None
+        self.far: LiveTurn | None = None
+        self.untold: set[LiveTurn] = set()
         self.own: str | None = None
         self.opening = False
         self.elsewhere = False
@@ -30,28 +35,49 @@ class Room:
 
     @property
     def used(self) -> bool:
-        return bool(self.followers) or self.turn is not None or self.opening
+        return bool(self.followers or self.untold or self.opening)
+
+    @property
+    def shown(self) -> LiveTurn | None:
+        """The turn that a page sees growing."""
+        return self.turn or self.far
 
     @property
     def running(self) -> str | None:
         """As a page knows it."""
-        return None if self.turn is None else RESPONSE + self.turn.id
+        return None if self.shown is None else RESPONSE + self.shown.id
 
     def begin(self, turn: LiveTurn, stop: Callable[[], None]) -> None:
         """stop: ends it, for a conversation that is deleted."""
         self.turn, self.own, self._stop = turn, turn.id, stop
-        self.elsewhere = False
+        self.far, self.elsewhere = None, False
+        self.untold.add(turn)
+
+    def begin_far(self, begun: BegunView) -> None:
+        """What another process makes: it will tell how it grows, and how it ends."""
+        turn = LiveTurn(begun.id.removeprefix(RESPONSE))
+        self.far, self.own, self.elsewhere = turn, turn.id, False
+        self.open(turn, begun)
+
+    def open(self, turn: LiveTurn, begun: BegunView) -> None:
+        """What was asked can be shown."""
+        turn.begun = begun
+        self.tell(Begun(turn=begun))
 
     def join(self) -> Follower:
         """A new page, told how it stands."""
         follower = Follower()
         follower.tell(self.state())
-        if self.turn is not None and self.turn.begun is not None:
-            follower.tell(Begun(turn=self.turn.begun))
-            follower.grew(self.turn, 0)
+        self.recall(follower)
         self.followers.add(follower)
         self.attended.set()
         return follower
+
+    def recall(self, follower: Follower) -> None:
+        """All that is known of the turn under way."""
+        if self.shown is not None and self.shown.begun is not None:
+            follower.tell(Begun(turn=self.shown.begun))
+            follower.grew(self.shown, 0)
 
     def watch(self, work: Coroutine[None, None, None]) -> None:
         """Have something done while there are followers."""
@@ -61,11 +87,18 @@ class Room:
         self.followers.discard(follower)
         if not self.followers:
             self.attended.clear()
+            self.far = None
             if self._watching is not None:
                 self._watching.cancel()
 
     def state(self) -> State:
-        return State(running=self.running, elsewhere=self.elsewhere and self.turn is None)
+        return State(running=self.running, elsewhere=self.elsewhere)
+
+    def stand(self, *, elsewhere: bool) -> None:
+        """Whether a turn runs that nobody here can follow."""
+        if elsewhere != self.elsewhere:
+            self.elsewhere = elsewhere
+            self.tell(self.state())
 
     def tell(self, said: Event) -> None:
         for follower in self.followers:
@@ -82,6 +115,9 @@ class Room:
 
     def end(self, turn: LiveTurn, said: Event) -> None:
         """Tell how it has ended, which says all that was to be told of it before."""
+        self.untold.discard(turn)
+        if self.far is turn:
+            self.far = None
         for follower in self.followers:
             follower.forget(turn)
             follower.tell(said)
@@ -113,6 +149,10 @@ class Rooms:
         """Kept as long as it is used; to be let go of afterwards."""
         return self._rooms.setdefault(conversation, Room())
 
+    def known(self, conversation: str) -> Room | None:
+        """One that is used."""
+        return self._rooms.get(conversation)
+
     def let_go(self, conversation: str) -> None:
         """Nobody needs to know it any more, perhaps."""
         room = self._rooms.get(conversation)
@@ -120,9 +160,9 @@ class Rooms:
             del self._rooms[conversation]
 
     def running(self, conversation: str) -> str | None:
-        """The id of the turn that this process makes in it now, as the store will know it."""
+        """The id of the turn that can be followed here now, as the store will know it."""
         room = self._rooms.get(conversation)
-        return None if room is None or room.turn is None else room.turn.id
+        return None if room is None or room.shown is None else room.shown.id
 
     def renamed(self, conversation: str, title: str) -> None:
         room = self._rooms.get(conversation)

@@ -17,7 +17,8 @@ from chatserve.page.conversations import named
 from chatserve.page.event_stream import EventStream
 from chatserve.page.live_turn import LiveTurn, Pace
 from chatserve.page.posted import read_posted
-from chatserve.page.rooms import Room, Rooms
+from chatserve.page.relay import Relay
+from chatserve.page.rooms import Room
 from chatserve.page.tree_wire import TurnNotes
 from chatserve.page.turn_asks import TurnAsk, read_turn
 from chatserve.page.watch import Watch
@@ -53,7 +54,7 @@ class Stopped(msgspec.Struct, frozen=True):
 
 
 class TurnRunning(Conflict):
-    """running: the turn that is, as a page knows it; None: another process makes it, or it is only beginning."""
+    """running: the turn that is, as a page knows it; None: it cannot be followed here, or it is only beginning."""
 
     def __init__(self, running: str | None) -> None:
         super().__init__("A turn of this conversation is running: stop it, or wait until it has ended.")
@@ -69,7 +70,7 @@ class Turns:
         opener: TurnOpener,
         sessions: SessionManager,
         running: RunningTurns,
-        rooms: Rooms,
+        relay: Relay,
         answering: Answering,
         live: LiveResponses,
         limits: ServerLimits,
@@ -81,7 +82,8 @@ class Turns:
         self._sessions = sessions
         self._catalogue = sessions.catalogue
         self._running = running
-        self._rooms = rooms
+        self._relay = relay
+        self._rooms = relay.rooms
         self._answering = answering
         self._live = live
         self._limits = limits
@@ -122,7 +124,7 @@ class Turns:
         try:
             return await self._open(room, tenant, name, ask, bounds, began)
         except Conflict:
-            raise TurnRunning(None) from None
+            raise TurnRunning(room.running) from None
         finally:
             room.opening = False
             self._rooms.let_go(name)
@@ -139,6 +141,7 @@ class Turns:
         live, asked = LiveTurn(turn.id), Asked(tenant, (message,), ask.parent, ask.instructions, ask.settings)
         self._live.add(Live(turn, tenant, notes, index=1))
         room.begin(live, partial(self._live.cancel, tenant, turn.id))
+        self._relay.started(name)
         turn.at_end(partial(self._over, room, live, ask.options.visit))
         self._running.spawn(self._run(room, name, turn, live, asked, pace))
         return turn
@@ -181,9 +184,11 @@ class Turns:
     async def _follow(self, found: Conversation, *, busy: bool) -> AsyncIterator[bytes]:
         room = self._rooms.of(found.id)
         if not room.followers:
-            room.elsewhere = busy and room.turn is None and not room.opening
-            room.watch(Watch(self._sessions, self._running, self._rooms, found).run(room))
+            room.elsewhere = busy and room.shown is None and not room.opening
+            room.watch(Watch(self._sessions, self._running, self._relay, found).run(room))
         follower = room.join()
+        if room.elsewhere:
+            self._relay.ask(found.id, room)
         try:
             async for event in follower.events():
                 yield event

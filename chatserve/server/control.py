@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from chatserve.server.limits import ServerLimits
+
+LONGEST_LINE: Final = 64 * 1024 * 1024
+"""Bytes; more than an answer takes, as HTML in JSON in JSON."""
 
 
 class EdgeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +85,13 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     turn: str
 
 
-ToWorker = EngineAt | Reload | Cancel
+class Passed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What one worker says to all others of conversations that are followed; it means nothing to their supervisor."""
+
+    said: str
+
+
+ToWorker = EngineAt | Reload | Cancel | Passed
 """Every further line that a worker reads."""
 
 
@@ -94,4 +105,4 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-FromWorker = Up | Refused | Cancel
+FromWorker = Up | Refused | Cancel | Passed

@@ -17,7 +17,19 @@ from itertools import count
 
 import msgspec
 
-from chatserve.server.control import Api, Cancel, EngineAt, FromWorker, Refused, Reload, ToWorker, Up, WorkerStart
+from chatserve.server.control import (
+    LONGEST_LINE,
+    Api,
+    Cancel,
+    EngineAt,
+    FromWorker,
+    Passed,
+    Refused,
+    Reload,
+    ToWorker,
+    Up,
+    WorkerStart,
+)
 
 log = logging.getLogger(__name__)
 
@@ -101,9 +113,9 @@ class Workers:
             if place.process is not None and place.running:
                 place.process.send_signal(number)
 
-    def _tell_all(self, message: ToWorker) -> None:
+    def _tell_all(self, message: ToWorker, but: Place | None = None) -> None:
         for place in self._places:
-            if place.process is not None and place.running:
+            if place is not but and place.process is not None and place.running:
                 _write(place.process, message)
 
     async def _keep(self, place: Place) -> None:
@@ -131,6 +143,7 @@ class Workers:
             stdout=PIPE,
             start_new_session=True,
             pass_fds=(listening, self._tally, self._meters),
+            limit=LONGEST_LINE,
         )
         try:
             if self._leaving:  # it was told to all while this one started
@@ -162,12 +175,14 @@ class Workers:
         """What one process says, to its end."""
         assert process.stdout is not None
         while line := await process.stdout.readline():
-            said: Up | Refused | Cancel = msgspec.json.decode(line, type=FromWorker)
+            said: FromWorker = msgspec.json.decode(line, type=FromWorker)
             match said:
                 case Up():
                     place.up.set()
                 case Cancel():
                     self._tell_all(said)
+                case Passed():
+                    self._tell_all(said, but=place)
                 case Refused():
                     raise WorkerRefused(said.reason)
 

@@ -10,6 +10,8 @@ from starlette.types import ASGIApp
 
 from chatserve.page.page import Page
 from chatserve.page.policy import Policy
+from chatserve.page.relay import Relay
+from chatserve.page.rooms import Rooms
 from chatserve.server.app import create_app
 from chatserve.server.live import LiveResponses
 from chatserve.text.prompt import ChatPrompt
@@ -23,6 +25,7 @@ from tests.server.scripted import ScriptedEngine
 @dataclass
 class PageParts(Parts):
     live: LiveResponses = field(default_factory=LiveResponses)
+    relay: Relay = field(default_factory=lambda: Relay(Rooms()))
 
     def app(self) -> ASGIApp:
         sessions = SessionManager(self.store)
@@ -32,11 +35,11 @@ class PageParts(Parts):
             self.running,
             self.live,
             self.edge.meters,
+            self.relay,
             model=MODEL,
             limits=self.limits,
             needs_key=self.edge.keys is not None,
         )
-        self.rooms = page.rooms
         self.made = create_app(
             self.engine,
             self.tokenizer,

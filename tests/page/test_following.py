@@ -95,14 +95,14 @@ async def test_a_page_that_takes_nothing_slows_nobody_and_is_let_go(
         name = await begin(http)
         stalled = await WireClient.connect(server.port, receive_buffer=2048)
         await stalled.send(f"GET /page/conversations/{name}/events HTTP/1.1\r\nHost: test\r\n\r\n".encode())
-        await until(lambda: len(parts.rooms))
+        await until(lambda: len(parts.relay.rooms))
         async with following(http, name) as tab:
             await say(http, name, "Hi")
             end = await tab.until("end")
             assert len(end["turn"]["blocks"]) == 1500
             await until(lambda: "let go" in caplog.text, 5)
         stalled.close()
-        await until(lambda: not len(parts.rooms), 5)
+        await until(lambda: not len(parts.relay.rooms), 5)
 
 
 async def test_texts_come_a_few_times_a_second_however_fast_they_are_made(parts: PageParts) -> None:

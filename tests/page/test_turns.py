@@ -426,4 +426,4 @@ async def test_nothing_is_kept_of_conversations_that_nobody_looks_at(server: Run
             await tab.until("end")
         if number:
             await say(http, name, "Hi", parent="resp_nothing")
-    await until(lambda: not server.parts.running and not len(server.parts.rooms))
+    await until(lambda: not server.parts.running and not len(server.parts.relay.rooms))
