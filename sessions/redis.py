@@ -21,7 +21,15 @@ from sessions.redis_records import (
 )
 from sessions.redis_search import search
 from sessions.search import Hit
-from sessions.store import BadRecord, NewerFormat, NotFound, StoreUnavailable, TurnConflict, session_hold
+from sessions.store import (
+    BadRecord,
+    NewerFormat,
+    NotFound,
+    StoreUnavailable,
+    TurnConflict,
+    nothing_to_continue,
+    session_hold,
+)
 from sessions.turns import Conversation, Turn
 
 MIGRATIONS: tuple[scripts.Script, ...] = (scripts.LIST_BY_USE,)
@@ -199,7 +207,7 @@ class RedisStore:
             conversation.leaf or "",
         )
         if outcome == b"gone":
-            raise NotFound(f"turn {turn.parent} of conversation {conversation.id} is gone")
+            raise nothing_to_continue(turn)
         if outcome not in (b"saved", b"same"):
             said = REFUSED[outcome.decode()]
             raise TurnConflict(said.format(turn=turn.id, conversation=conversation.id, leaf=conversation.leaf))

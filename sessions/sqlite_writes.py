@@ -11,7 +11,7 @@ import msgspec
 from sessions.rows import CONVERSATION_COLUMNS, TURN_COLUMNS, conversation_to_row, turn_from_row, turn_to_row
 from sessions.sqlite_reads import conversation as read_conversation
 from sessions.sqlite_reads import rows
-from sessions.store import NotFound, TurnConflict
+from sessions.store import NotFound, TurnConflict, nothing_to_continue
 from sessions.turns import Conversation, Turn
 
 INSERT_CONVERSATION_ONCE = f"""
@@ -98,7 +98,7 @@ def _insert(connection: sqlite3.Connection, conversation: Conversation, turn: Tu
         inserted = connection.execute(INSERT_TURN, turn_to_row(turn)).rowcount
     except sqlite3.IntegrityError as error:
         if error.sqlite_errorname == "SQLITE_CONSTRAINT_FOREIGNKEY":
-            raise NotFound(f"turn {turn.parent} of conversation {conversation.id} is gone") from error
+            raise nothing_to_continue(turn) from error
         raise TurnConflict(f"turn {turn.id} of conversation {conversation.id} is refused: {error}") from error
     if inserted:
         return True

@@ -55,6 +55,12 @@ class BadRecord(StoreError):
     """A record does not carry the id it was asked by, or cannot be read."""
 
 
+def nothing_to_continue(turn: Turn) -> NotFound:
+    """Why a turn cannot be stored whose past has gone."""
+    past = "" if turn.parent is None else f"turn {turn.parent} of "
+    return NotFound(f"{past}conversation {turn.conversation} is gone")
+
+
 def session_hold(tenant: str, session: str) -> str:
     """Under which name a session's turns are held apart."""
     return f"{len(tenant)} {tenant} {session}"

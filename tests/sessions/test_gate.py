@@ -48,6 +48,19 @@ async def test_one_more_than_may_wait_is_refused_at_once_and_others_are_not_dist
     await visit()
 
 
+async def test_one_who_does_not_wait_enters_at_once_or_is_refused_and_keeps_nobody_out() -> None:
+    gate = Gate(max_waiting=1)
+    async with gate.enter("key", wait=False):
+        with pytest.raises(SessionBusy, match="is running: send"):
+            async with gate.enter("key", wait=False):
+                pass
+        waiting = asyncio.create_task(gate.enter("key").__aenter__())
+        await turns(2)
+        assert not waiting.done()
+    await waiting
+    assert len(gate) == 1
+
+
 async def test_a_cancelled_waiter_leaves_the_line_and_the_next_one_enters() -> None:
     gate, order = Gate(max_waiting=2), list[str]()
 

@@ -81,7 +81,7 @@ async def test_a_conversation_deleted_during_a_turn_from_its_beginning_does_not_
     named = (await talk(manager, "s", "q", "a")).conversation
     async with manager.turn_at("t", named, None, [Q]) as opened:
         await manager.catalogue.delete("t", named)
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFound, match=f"^conversation {named} is gone"):
             await opened.save([1], [2], "b", "completed")
     for gone in (manager.catalogue.turns("t", named), manager.catalogue.answer("t", opened.turn_id)):
         with pytest.raises(NotFound):
