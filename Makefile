@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 MODEL  ?= .models/llama-8b-shape
+JOBS   ?= 2
 
 .PHONY: serve chat test lint unit bench bench-gpu clean
 
@@ -20,7 +21,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 unit: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 $(VENV)/.base: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)"; exit 1; }
