@@ -60,8 +60,8 @@ def main() -> None:
         chosen.out,
         {
             "conversations": CONVERSATIONS,
-            "nodes": tree.nodes,
-            "tokens": tree.tokens,
+            "nodes": tree.extents.total.nodes,
+            "tokens": tree.extents.total.tokens,
             "record_us_mean": round(recorded / CONVERSATIONS * 1e6, 1),
             "match_128k_tokens_us_median": round(statistics.median(match(longest) for _ in range(ROUNDS)), 1),
             "match_1k_tokens_us_median": round(statistics.median(match(each) for each in conversations[::20]), 1),

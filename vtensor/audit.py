@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from vtensor.extent import Extents
 from vtensor.layout import KVLayout
 from vtensor.node import Node
 from vtensor.operations import Operations
@@ -46,17 +47,16 @@ def _mappings_mirror_pages(operations: Operations) -> None:
     )
     known = Counter((chunk.handle, slot.index, page) for chunk in operations.pset for slot, page in chunk.mappings)
     assert mapped == known, f"pages and mappings differ: {(mapped - known) + (known - mapped)}"
+    assert operations.mapped == mapped.total(), "more or fewer mappings than were counted"
     for chunk in operations.pset.free_chunks():
         assert len(chunk.mappings) <= 1, f"a free chunk has {len(chunk.mappings)} leftover mappings"
     assert len(operations.pset) <= operations.limit, "more chunks than the limit"
 
 
 def _tree_is_a_radix_tree(layout: KVLayout, tree: RTree) -> None:
-    tokens = nodes = chunks = 0
+    counted = Extents()
     for node in tree.walk():
-        nodes += 1
-        tokens += len(node.tokens)
-        chunks += len(node.chunks)
+        counted.add(node.tenant, tokens=len(node.tokens), nodes=1, chunks=len(node.chunks))
         first = node.start // layout.chunk_tokens
         last = node.end // layout.chunk_tokens if node.children else layout.chunks_for(node.end)
         assert len(node.chunks) == last - first, "a node that holds other pages than its own"
@@ -70,7 +70,7 @@ def _tree_is_a_radix_tree(layout: KVLayout, tree: RTree) -> None:
     for leaf in tree.leaves:
         assert not leaf.children, "an inner node that waits for eviction"
         assert leaf.parent is not None, "a node that waits for eviction and is in no tree"
-    assert (tokens, nodes, chunks) == (tree.tokens, tree.nodes, tree.chunks), "the rTree's own counts are off"
+    assert counted == tree.extents, "the rTree's own counts are off"
 
 
 def _references_equal_holders(operations: Operations, tree: RTree, running: list[VTensor]) -> None:
@@ -82,7 +82,8 @@ def _references_equal_holders(operations: Operations, tree: RTree, running: list
     wrong = {chunk.handle: (chunk.references, holders[chunk]) for chunk in operations.pset}
     wrong = {handle: pair for handle, pair in wrong.items() if pair[0] != pair[1]}
     assert not wrong, f"chunk: (references, holders) {wrong}"
-    assert operations.pset.free == sum(chunk.references == 0 for chunk in operations.pset)
+    references = Counter(chunk.references for chunk in operations.pset)
+    assert (operations.pset.free, operations.pset.private) == (references[0], references[1])
 
 
 def _page_table_is_mapped(layout: KVLayout, vtensor: VTensor) -> None:

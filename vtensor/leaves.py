@@ -39,22 +39,26 @@ class LeafQueue:
             stamp, arrival, leaf = entry
             if stamp != leaf.stamp:
                 heapq.heappush(self._entries, (leaf.stamp, arrival, leaf))
-            elif leaf.chunks[-1].references > 1:  # giving it up would free nothing
-                in_use.append(entry)
-            else:
+            elif evictable(leaf):
                 leaf.queued = False
                 taken = leaf
+            else:
+                in_use.append(entry)
         for entry in in_use:
             heapq.heappush(self._entries, entry)
         return taken
 
     def in_order(self) -> list[Node]:
-        """Those that `take` would give now, one after the other; changes nothing."""
-        waiting = [entry for entry in self._entries if entry[2].chunks[-1].references == 1]
-        waiting.sort(key=itemgetter(1))
+        """Everyone, in the order in which `take` looks at them; changes nothing."""
+        waiting = sorted(self._entries, key=itemgetter(1))
         waiting.sort(key=lambda entry: entry[2].stamp)
         return [leaf for _, _, leaf in waiting]
 
     def clear(self) -> None:
         """Nobody waits any more."""
         self._entries.clear()
+
+
+def evictable(leaf: Node) -> bool:
+    """Whether giving up its last chunk would free it: a second reference is that of a running vTensor."""
+    return leaf.chunks[-1].references == 1

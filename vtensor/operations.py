@@ -36,6 +36,8 @@ class Operations:
 
     slots: how many. Two more are kept back: SCRATCH, the first, and one to reach chunks that are mapped nowhere.
     limit: chunks that may exist at once.
+    calls, given_back: of the driver, and chunks that went back to the device, since the start.  mapped: chunks, each at
+        every address, now.
     Raises DriverError.
     """
 
@@ -45,6 +47,7 @@ class Operations:
         self.limit = limit
         self.calls = 0
         self.given_back = 0
+        self.mapped = 0
         self._arena_bytes = (slots + 2) * layout.slot_bytes
         self.arena = driver.reserve(self._arena_bytes)
         self._scratch_bytes = -(-layout.token_stride // driver.granularity) * driver.granularity
@@ -121,6 +124,7 @@ class Operations:
         self._call(self._driver.unmap, self._address(slot, page), self._layout.chunk_bytes)
         slot.pages[page] = None
         entry.chunk.mappings.remove((slot, page))
+        self.mapped -= 1
 
     def copy_rows(self, target: Slot, page: int, source: Chunk, rows: int) -> None:
         """Copy the first rows of a chunk to a mapped page, after the work launched so far."""
@@ -202,6 +206,7 @@ class Operations:
         self._call(self._driver.map, address, self._layout.chunk_bytes, chunk.handle, writable=writable)
         slot.pages[page] = Page(chunk, writable)
         chunk.mappings.append((slot, page))
+        self.mapped += 1
 
     def _address(self, slot: Slot, page: int) -> Address:
         return Address(slot.address + page * self._layout.chunk_bytes)

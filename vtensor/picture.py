@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
+from vtensor.extent import Extent
+from vtensor.leaves import evictable
 from vtensor.node import Node
 from vtensor.rtree import RTree
 
@@ -47,6 +49,9 @@ class Rest:
     nodes: int
     chunks: int
 
+    def __sub__(self, other: Rest) -> Rest:
+        return Rest(self.nodes - other.nodes, self.chunks - other.chunks)
+
 
 @dataclass(frozen=True, slots=True)
 class Picture:
@@ -61,30 +66,43 @@ class Picture:
 
 
 def take_picture(tree: RTree, tenant: str, *, most: int, focus: Collection[str], now: float) -> Picture:
-    """At most so many nodes. focus: labels whose leaves come before those used later.  now: by the tree's clock."""
-    every = tree.runs(tenant)
-    shown = every if len(every) <= most else _choose(every, most, frozenset(focus))
-    ranks = {leaf: rank for rank, leaf in enumerate(tree.leaves.in_order())}
-    held, drawn = (sum([len(node.chunks) for node in nodes]) for nodes in (every, shown))
-    return Picture(
-        nodes=tuple(_draw(node, now, ranks.get(node)) for node in shown),
-        more=Rest(len(every) - len(shown), held - drawn),
-        others=Rest(tree.nodes - tree.tenants - len(every), tree.chunks - held),
-    )
+    """At most so many nodes. focus: labels whose leaves come before those used later.  now: by the tree's clock.
+
+    Costs a look at every leaf, and no more than that for what is not shown.
+    """
+    leaves = tree.leaves.in_order()
+    ranks = {leaf: rank for rank, leaf in enumerate(filter(evictable, leaves))}
+    latest = [leaf for leaf in reversed(leaves) if leaf.tenant == tenant]
+    if focus:
+        latest.sort(key=lambda leaf: leaf.label not in focus)
+    shown = _parents_first(_with_ancestors(latest, most))
+    nodes = tuple(_draw(node, now, ranks.get(node)) for node in shown)
+    every, own = _rest(tree.extents.total, len(tree.extents.tenants)), _rest(tree.extents.of(tenant), 1)
+    return Picture(nodes, more=own - Rest(len(nodes), sum(node.chunks for node in nodes)), others=every - own)
 
 
-def _choose(every: Sequence[Node], most: int, focus: frozenset[str]) -> list[Node]:
-    """In the same order. Of a path that there is not room enough for, its beginning."""
-    latest = sorted(every, key=attrgetter("stamp"), reverse=True)[:most]
-    first = [node for node in every if node.label in focus] if focus else []
-    chosen: set[Node] = set()
-    for node in (*first, *latest):
-        path: list[Node] = []
+def _with_ancestors(leaves: Sequence[Node], most: int) -> set[Node]:
+    """Of a path that there is not room enough for, its beginning."""
+    chosen = set[Node]()
+    for leaf in leaves:
+        if len(chosen) == most:
+            break
+        path, node = [], leaf
         while node not in chosen and node.parent is not None:
-            path.insert(0, node)
+            path.append(node)
             node = node.parent
-        chosen.update(path[: most - len(chosen)])
-    return [node for node in every if node in chosen]
+        chosen.update(path[-(most - len(chosen)) :])
+    return chosen
+
+
+def _parents_first(nodes: Collection[Node]) -> list[Node]:
+    """Among those that begin at one token, the oldest first: one that is split keeps its place."""
+    ordered = sorted(nodes, key=attrgetter("start"))
+    oldest = {node: node.serial for node in ordered}
+    for node in reversed(ordered):
+        if node.parent in oldest:
+            oldest[node.parent] = min(oldest[node.parent], oldest[node])
+    return sorted(ordered, key=lambda node: (node.start, oldest[node]))
 
 
 def _draw(node: Node, now: float, rank: int | None) -> PictureNode:
@@ -104,3 +122,8 @@ def _draw(node: Node, now: float, rank: int | None) -> PictureNode:
         next=rank,
         label=node.label,
     )
+
+
+def _rest(extent: Extent, roots: int) -> Rest:
+    """Roots have no tokens and are never shown."""
+    return Rest(max(0, extent.nodes - roots), extent.chunks)

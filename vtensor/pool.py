@@ -66,11 +66,12 @@ class VTensor:
 
 
 class PSet:
-    """Every physical chunk, free or held."""
+    """Every physical chunk, free or held. private: how many have one reference."""
 
     def __init__(self) -> None:
         self._chunks: dict[Handle, Chunk] = {}
         self._free: OrderedDict[Handle, Chunk] = OrderedDict()
+        self.private = 0
 
     def __len__(self) -> int:
         return len(self._chunks)
@@ -103,6 +104,9 @@ class PSet:
         """One more reference."""
         if chunk.references == 0:
             del self._free[chunk.handle]
+            self.private += 1
+        elif chunk.references == 1:
+            self.private -= 1
         chunk.references += 1
 
     def drop(self, chunk: Chunk) -> bool:
@@ -111,6 +115,9 @@ class PSet:
         chunk.references -= 1
         if chunk.references == 0:
             self._free[chunk.handle] = chunk
+            self.private -= 1
+        elif chunk.references == 1:
+            self.private += 1
         return chunk.references == 0
 
 

@@ -14,6 +14,7 @@ from math import inf
 
 import numpy as np
 
+from vtensor.extent import Extents
 from vtensor.leaves import LeafQueue
 from vtensor.match import Match, Place
 from vtensor.node import Node, Tokens, agreement
@@ -45,9 +46,7 @@ class RTree:
         self._leaves = LeafQueue()
         self._serials = count()
         self._past = Past()
-        self.tokens = 0
-        self.nodes = 0
-        self.chunks = 0
+        self.extents = Extents()
 
     def rPrefixMatch(self, tenant: str, tokens: Tokens) -> Match:
         """The longest prefix of these tokens recorded for this tenant. What it found counts as used now."""
@@ -129,8 +128,7 @@ class RTree:
             self._take(chunk)
         leaf.chunks = kept + own
         self._drop(replaced)
-        self.chunks += len(own) - len(replaced)
-        self.tokens += len(rest)
+        self.extents.add(tenant, tokens=len(rest), chunks=len(own) - len(replaced))
         self._leaves.add(leaf)
         return leaf
 
@@ -157,10 +155,10 @@ class RTree:
             self._cool(node)
             self._drop(node.chunks)
             node.parent, node.chunks = None, []
-        self._past.note_flush(self._roots, self.tokens, why)
+        self._past.note_flush(self._roots, self.extents.total.tokens, why)
         self._roots = {}
         self._leaves.clear()
-        self.tokens = self.nodes = self.chunks = 0
+        self.extents = Extents()
 
     def path(self, leaf: Node) -> list[Chunk]:
         """The page table of a leaf."""
@@ -170,20 +168,6 @@ class RTree:
         """Every node, parents first."""
         for root in self._roots.values():
             yield from root.below()
-
-    def runs(self, tenant: str) -> list[Node]:
-        """The nodes of one tenant that have tokens: all but the root; parents first."""
-        root = self._roots.get(tenant)
-        nodes = [] if root is None else list(root.children.values())
-        for node in nodes:
-            if node.children:
-                nodes += node.children.values()  # and on through these
-        return nodes
-
-    @property
-    def tenants(self) -> int:
-        """Of how many something is recorded; each has a root."""
-        return len(self._roots)
 
     def _split(self, node: Node, at: int) -> Node:
         """Part a node at a token inside it; returns the upper half, now an inner node."""
@@ -203,13 +187,12 @@ class RTree:
         chunk = leaf.chunks.pop()
         end = (leaf.start // self._chunk_tokens + len(leaf.chunks)) * self._chunk_tokens
         self._drop([chunk])
-        self.chunks -= 1
+        self.extents.add(leaf.tenant, chunks=-1)
         cut = -1
         while leaf.start >= end:
             parent, cut = leaf.parent, int(leaf.tokens[0])
             assert parent is not None
-            self.tokens -= len(leaf.tokens)
-            self.nodes -= 1
+            self.extents.add(leaf.tenant, tokens=-len(leaf.tokens), nodes=-1)
             del parent.children[cut]
             leaf.parent = None
             if parent.children or parent.parent is None:
@@ -217,7 +200,7 @@ class RTree:
                 self._tidy(parent)
                 return
             leaf = parent
-        self.tokens -= max(0, leaf.end - end)
+        self.extents.add(leaf.tenant, tokens=-max(0, leaf.end - end))
         leaf.cut = int(leaf.tokens[end - leaf.start]) if end < leaf.end else cut
         leaf.tokens = leaf.tokens[: end - leaf.start]
         self._leaves.add(leaf)
@@ -227,7 +210,7 @@ class RTree:
         if node.children:
             self._merge(node)
         else:
-            self.nodes -= 1
+            self.extents.add(node.tenant, nodes=-1)
             del self._roots[node.tenant]
 
     def _keep_cut(self, leaf: Node, grows: int) -> None:
@@ -251,10 +234,10 @@ class RTree:
         node.parent.children[int(child.tokens[0])] = child
         node.parent = None
         node.children = {}
-        self.nodes -= 1
+        self.extents.add(child.tenant, nodes=-1)
 
     def _new(self, tenant: str, parent: Node | None, tokens: Tokens, start: int, chunks: list[Chunk]) -> Node:
-        self.nodes += 1
+        self.extents.add(tenant, nodes=1)
         return Node(next(self._serials), tenant, parent, tokens, start, chunks, self._clock())
 
     def _cool(self, node: Node) -> None:

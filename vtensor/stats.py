@@ -58,20 +58,18 @@ class MemoryStats:
 
 
 def measure(layout: KVLayout, operations: Operations, tree: RTree, counts: Counts, *, warm: int) -> MemoryStats:
-    references = [chunk.references for chunk in operations.pset]
-    free, private = references.count(0), references.count(1)
-    vset = operations.vset
+    pset, vset = operations.pset, operations.vset
     return MemoryStats(
         chunk_tokens=layout.chunk_tokens,
         chunk_bytes=layout.chunk_bytes,
         limit_chunks=operations.limit,
-        physical_chunks=len(references),
-        free_chunks=free,
-        private_chunks=private,
-        shared_chunks=len(references) - free - private,
-        mapped_chunks=sum([len(chunk.mappings) for chunk in operations.pset]),
-        recorded_tokens=tree.tokens,
-        recorded_nodes=tree.nodes,
+        physical_chunks=len(pset),
+        free_chunks=pset.free,
+        private_chunks=pset.private,
+        shared_chunks=len(pset) - pset.free - pset.private,
+        mapped_chunks=operations.mapped,
+        recorded_tokens=tree.extents.total.tokens,
+        recorded_nodes=tree.extents.total.nodes,
         slots=len(vset),
         slots_in_use=len(vset) - vset.free - warm,
         slots_warm=warm,

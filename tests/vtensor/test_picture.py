@@ -70,6 +70,16 @@ def test_a_leaf_keeps_its_id_when_it_grows_and_when_a_branch_splits_it(manager: 
     assert (later.start, later.end) == (P, 3 * P)
 
 
+def test_what_a_branch_splits_keeps_its_place(manager: Manager) -> None:
+    for number in (1, 2, 3):
+        record(manager, ids(2 * P, of=number), label=str(number))
+    two = ids(3 * P, stem=P, of=4)
+    two[:P] = ids(P, of=2)
+    record(manager, two, label="branch")
+    firsts = [node for node in manager.picture("", most=9).nodes if node.parent is None]
+    assert [(node.label, node.end) for node in firsts] == [("1", 2 * P), ("", P), ("3", 2 * P)]
+
+
 def test_a_leaf_is_called_as_it_was_recorded_last_and_no_name_leaves_it_its_own(manager: Manager) -> None:
     record(manager, ids(P), label="one")
     record(manager, ids(2 * P), label="two")
@@ -167,8 +177,8 @@ class Pictured(Acts):
 
 def check_whole(picture: Picture, tree: RTree, tenant: str, used: Counter[Chunk]) -> None:
     """Against the tree itself."""
-    nodes = {node.serial: node for node in tree.runs(tenant)}
-    assert [node.id for node in picture.nodes] == list(nodes)
+    nodes = {node.serial: node for node in tree.walk() if node.tenant == tenant and node.parent is not None}
+    assert sorted(node.id for node in picture.nodes) == sorted(nodes)
     ends = {None: 0}
     for drawn in picture.nodes:
         node = nodes[drawn.id]

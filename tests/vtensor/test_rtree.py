@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vtensor.driver.base import Handle
+from vtensor.extent import Extents
 from vtensor.node import Tokens
 from vtensor.pool import Chunk, PSet
 from vtensor.rtree import RTree
@@ -69,7 +70,7 @@ def test_a_match_to_the_end_finds_the_leaf(recorder: Recorder) -> None:
 def test_the_next_turn_grows_its_leaf_in_place(recorder: Recorder) -> None:
     first = recorder.push("", [1, 2, 3, 4, 5])
     second = recorder.push("", [1, 2, 3, 4, 5, 6, 7, 8, 9])
-    assert recorder.tree.nodes == 2  # the tenant's root and one leaf
+    assert recorder.tree.extents.total.nodes == 2  # the tenant's root and one leaf
     assert recorder.tree.rPrefixMatch("", ids([1, 2, 3, 4, 5, 6, 7, 8, 9])).chunks == first[:1] + second[1:]
     assert [chunk.references for chunk in (*first, *second)] == [1, 0, 0, 1, 1]
 
@@ -102,7 +103,7 @@ def test_the_least_recently_used_leaf_goes_first_from_its_end(recorder: Recorder
             )
         )
     assert lengths == [(9, 4), (8, 4), (4, 4), (0, 0)]
-    assert recorder.tree.tokens == recorder.tree.nodes == 0
+    assert recorder.tree.extents == Extents()
 
 
 def test_what_a_running_vtensor_maps_is_not_evicted(recorder: Recorder) -> None:
@@ -148,7 +149,7 @@ def test_a_match_is_the_longest_prefix_of_anything_recorded(steps: list[tuple[st
         assert evicted or match.length == longest
         assert len(match.chunks) == -(-match.length // P)
         assert all(chunk.references == 1 for chunk in match.chunks)
-        assert recorder.tree.tokens == sum(len(node.tokens) for node in recorder.tree.walk())
+        assert recorder.tree.extents.total.tokens == sum(len(node.tokens) for node in recorder.tree.walk())
 
 
 def agreement(left: list[int], right: list[int]) -> int:
