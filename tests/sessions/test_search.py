@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from sessions.manager import SessionManager
+from sessions.planting import Seed
 from sessions.search import EXCERPT, excerpt
 from sessions.store import NotFound
 from sessions.turns import Message
@@ -97,8 +100,11 @@ async def test_a_deleted_answer_is_not_found(manager: SessionManager) -> None:
 
 
 async def test_a_search_goes_on_page_by_page_past_any_number_that_do_not_match(manager: SessionManager) -> None:
-    names = [await tell(manager, "needle" if number % 50 == 0 else "user role hay") for number in range(201)]
-    wanted = names[::50][::-1]
+    texts = ["needle" if number % 50 == 0 else "user role hay" for number in range(201)]
+    seeds = [[Seed(parent=None, messages=(Message("user", text),), answer=None, created=1.0)] for text in texts]
+    made = await asyncio.gather(*(manager.catalogue.plant("t", each, 0) for each in seeds))
+    ordered = sorted(made[::50], key=lambda each: (each.used, each.id), reverse=True)
+    wanted = [each.id for each in ordered]
     first = await manager.catalogue.search("t", ["needle"], limit=2)
     assert ([hit.conversation.id for hit in first.values], first.more) == (wanted[:2], True)
     rest = await manager.catalogue.search("t", ["needle"], wanted[1], limit=3)

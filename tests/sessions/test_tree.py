@@ -184,7 +184,7 @@ async def test_what_was_stored_stays_through_branches_cancelled_at_any_moment(pl
         parent = kept[number % len(kept)].id if kept else None
         kept.append(await reply(manager, made.id, parent, str(number)))
 
-    for number in range(80):
+    for number in range(50):
         task = asyncio.create_task(branch(number))
         for _ in range(number):
             await asyncio.sleep(0)

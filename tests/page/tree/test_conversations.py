@@ -222,6 +222,7 @@ async def test_where_there_are_keys_each_sees_its_own_and_nobody_without_one_see
         ("GET", "/page/conversations/{id}/export?format=html", None, "format"),
     ],
 )
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_bad_input_is_refused_by_name(
     tree: TreeServer, method: str, path: str, body: dict[str, Any] | None, param: str
 ) -> None:

@@ -167,6 +167,7 @@ def export(**changes: Any) -> dict[str, Any]:
         (export(turn={"answer": "\ud800"}), "turns", "surrogate"),
     ],
 )
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("limits", [ServerLimits(messages=20, text=1000)], ids=["small"])
 async def test_a_file_that_is_not_one_is_refused_by_what_is_wrong_and_leaves_nothing(
     tree: TreeServer, body: dict[str, Any], param: str, message: str
@@ -181,6 +182,7 @@ async def test_a_file_that_is_not_one_is_refused_by_what_is_wrong_and_leaves_not
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1" + "0" * 40, "-1e999"])
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("where", ["settings", "times", "usage", "max"])
 async def test_numbers_that_nobody_measures_hurt_nobody(tree: TreeServer, where: str, number: str) -> None:
     """Refused or kept, whatever is shown of them can be read."""
