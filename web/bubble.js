@@ -1,6 +1,6 @@
 // One bubble over the page for the words behind a line: on hover, on focus, on a press; Escape hides it.
 
-import { el } from "./dom.js";
+import { byId, el } from "./dom.js";
 
 const REST = 140; // ms in which the pointer may cross from the line to the bubble
 
@@ -10,7 +10,7 @@ const REST = 140; // ms in which the pointer may cross from the line to the bubb
  */
 export function bubbles(root, attribute, tell) {
   const bubble = el("div", { class: "bubble", id: `bubble-${attribute}`, role: "tooltip", popover: "manual" });
-  document.body.append(bubble);
+  byId("main").append(bubble);
   /** @type {HTMLElement | null} */
   let at = null;
   let timer = 0;

@@ -92,7 +92,7 @@ export class Composer {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing && !touch) {
       event.preventDefault();
       void this.send();
-    } else if (event.key === "ArrowUp" && this.words === "") {
+    } else if (event.key === "ArrowUp" && this.words === "" && !event.altKey) {
       event.preventDefault();
       this.actions.editLast();
     }

@@ -44,11 +44,10 @@ export class OpenConversation {
   constructor(api, id, shown, hear) {
     this.api = api;
     this.hear = hear;
-    /** @type {Store<Conversation>} */
-    this.store = new Store({
+    this.store = new Store(/** @type {Conversation} */ ({
       id, title: null, turns: new Map(), leaf: null, shown, running: null, elsewhere: false, stopping: false,
       loaded: false, gone: false, failure: null, refused: null, link: { state: "connecting", wait: 0 },
-    });
+    }));
   }
 
   get state() {
@@ -103,8 +102,10 @@ export class OpenConversation {
     }
     const { leaf, shown: at } = this.state;
     const follows = at === null || !turns.has(at) || at === leaf;
+    const elsewhere = tree.running === "elsewhere"; // in another process, which one is not said
     this.store.set({
-      turns, leaf: tree.leaf, title: tree.title, running: tree.running, loaded: true, failure: null,
+      turns, leaf: tree.leaf, title: tree.title, loaded: true, failure: null,
+      running: elsewhere ? (this.state.running ?? tree.running) : tree.running, elsewhere,
       shown: follows && !turns.has(PENDING) ? this.#end(turns, tree) : at,
     });
     this.#watchElsewhere();
@@ -139,7 +140,7 @@ export class OpenConversation {
   /** @param {{running: string | null, elsewhere: boolean}} event */
   #connected({ running, elsewhere }) {
     const { loaded, running: before } = this.state;
-    this.store.set({ running, elsewhere });
+    this.store.set({ running, elsewhere: elsewhere && running !== null });
     if (loaded || before !== running) void this.reload(); // what came while nobody listened
     this.#watchElsewhere();
   }
@@ -147,9 +148,7 @@ export class OpenConversation {
   /** Another process tells this page nothing: look until it is over. */
   #watchElsewhere() {
     clearTimeout(this.#poll);
-    const { elsewhere, running } = this.state;
-    if (elsewhere && running === null) this.store.set({ elsewhere: false });
-    else if (elsewhere) this.#poll = setTimeout(() => void this.reload(), POLL);
+    if (this.state.elsewhere) this.#poll = setTimeout(() => void this.reload(), POLL);
   }
 
   /** @param {TurnView} turn */

@@ -51,7 +51,7 @@ export function shortcutsDialog() {
   openDialog(text.shortcutsTitle, [el("dl", { class: "keys" }, ...rows)]);
 }
 
-/** @typedef {{write(): void, step(by: 1 | -1): void, stop(): boolean, new(): void, search(): void, memory(): void, settings(): void}} ShortcutActions */
+/** @typedef {{write(): void, step(by: 1 | -1): void, stop(): boolean, fresh(): void, search(): void, memory(): void, settings(): void}} ShortcutActions */
 
 /** @param {ShortcutActions} actions */
 export function listenForShortcuts(actions) {
@@ -62,7 +62,7 @@ export function listenForShortcuts(actions) {
     let act = null;
     if (mod && !event.altKey) {
       const plain = { k: actions.search, i: actions.write, j: actions.memory, ",": actions.settings, "/": shortcutsDialog }[key];
-      act = event.shiftKey ? (key === "o" ? actions.new : null) : plain;
+      act = event.shiftKey ? (key === "o" ? actions.fresh : null) : plain;
     } else if (event.altKey && !mod && (key === "arrowup" || key === "arrowdown")) {
       act = () => actions.step(key === "arrowup" ? -1 : 1);
     } else if (key === "escape" && actions.stop()) act = () => {};

@@ -48,7 +48,7 @@ export class Keys {
         el("label", { class: "check" }, keepIt, el("span", {}, text.keyKeep, el("small", {}, text.keyKeepMore))),
         el("p", { class: "row end" }, el("button", { type: "submit", class: "button" }, text.keyUse)));
       const dialog = openDialog(text.keyTitle, [form], resolve);
-      dialog.classList.add("key");
+      dialog.classList.add("asks");
       dialog.addEventListener("cancel", (event) => event.preventDefault()); // there is nothing behind it
     });
   }

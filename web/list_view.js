@@ -14,6 +14,7 @@ export class ListView {
   /** @type {Row[]} */
   #rows = [];
   #more = false;
+  #loaded = false;
   #query = "";
   #current = "";
   #asked = new AbortController();
@@ -75,6 +76,7 @@ export class ListView {
       this.#query = query;
       this.#rows = join(page.data);
       this.#more = page.has_more;
+      this.#loaded = true;
       this.render();
     } catch (error) {
       if (signal.aborted) return;
@@ -84,6 +86,7 @@ export class ListView {
   }
 
   render() {
+    if (!this.#loaded) return;
     const rows = this.#rows.filter((row) => !this.actions.hidden(row.id));
     if (rows.length === 0) {
       const words = this.#query ? text.noHits(this.#query) : text.noChats;

@@ -6,21 +6,19 @@ import { bubbles } from "./bubble.js";
 import { ChatView } from "./chat_view.js";
 import { Composer } from "./composer.js";
 import { OpenConversation } from "./conversation.js";
-import { listenForShortcuts, renameDialog, shortcutsDialog } from "./dialogs.js";
+import { listenForShortcuts, shortcutsDialog } from "./dialogs.js";
 import { byId, icon } from "./dom.js";
 import { Follow } from "./follow.js";
 import { Frame } from "./frame.js";
+import { Keeping, titleOf } from "./keeping.js";
 import { Keys } from "./key.js";
 import { ListView } from "./list_view.js";
 import { MemoryPanel } from "./memory_panel.js";
-import { openMenu } from "./menu.js";
-import { Removals } from "./removal.js";
 import { reasons } from "./reuse.js";
 import { go, rename, route } from "./route.js";
 import { howOf, keepHow, settingsDialog } from "./settings.js";
 import { fill, text } from "./strings.js";
 import { say, toast } from "./toast.js";
-import { exportFile, importFile, NotJson } from "./transfer.js";
 import { path } from "./tree.js";
 import { Warm } from "./warm.js";
 
@@ -37,10 +35,16 @@ class Page {
   open = null;
 
   constructor() {
-    this.removals = new Removals(this.api, { changed: () => this.changed(), failed: (error) => this.complain(error) });
+    this.keeping = new Keeping(this.api, {
+      changed: () => this.changed(),
+      complain: (error) => this.complain(error),
+      retitled: (id, title) => this.open?.state.id === id && this.open.store.set({ title }),
+      shown: () => this.open?.state.id ?? null,
+      imported: () => this.frame.settle(),
+    });
     this.list = new ListView(byId("list"), /** @type {HTMLInputElement} */ (byId("search")), this.api, {
-      menu: (button, row) => this.menu(button, row.id, row.title ?? text.untitled),
-      hidden: (id) => this.removals.has(id),
+      menu: (button, row) => this.keeping.menu(button, row.id, row.title ?? text.untitled),
+      hidden: (id) => this.keeping.removed(id),
     });
     this.chat = new ChatView(byId("chat"), {
       again: (turn) => this.asking((open, how) => open.again(turn, how)),
@@ -71,14 +75,12 @@ class Page {
     addEventListener("hashchange", () => this.arrive());
     byId("to-bottom").addEventListener("click", () => this.follow.end());
     byId("settings-open").addEventListener("click", () => this.settings());
-    byId("more").addEventListener("click", () => this.open && this.menu(byId("more"), this.open.state.id, this.open.state.title ?? text.untitled));
+    byId("more").addEventListener("click", () => this.open && this.keeping.menu(byId("more"), this.open.state.id, this.open.state.title ?? text.untitled));
     byId("help").addEventListener("click", shortcutsDialog);
     byId("new").addEventListener("click", () => (this.frame.settle(), this.composer.field.focus()));
     byId("list").addEventListener("click", (event) => event.target instanceof Element && event.target.closest("a") && this.frame.settle());
     document.querySelector(".skip")?.addEventListener("click", (event) => (event.preventDefault(), this.composer.field.focus()));
-    const file = /** @type {HTMLInputElement} */ (byId("import-file"));
-    byId("import").addEventListener("click", () => file.click());
-    file.addEventListener("change", () => void this.import(file));
+    this.keeping.imports(byId("import"), /** @type {HTMLInputElement} */ (byId("import-file")));
     this.others.addEventListener("message", () => void this.list.reload());
     document.addEventListener("visibilitychange", () => document.hidden || void this.list.reload());
     setInterval(() => document.hidden || void this.list.reload(), LIST_AGES);
@@ -91,7 +93,7 @@ class Page {
       write: () => this.composer.field.focus(),
       step: (by) => this.chat.step(by),
       stop: () => this.frame.escape() || (this.open?.state.running ? (void this.open.stop(), true) : false),
-      new: () => (go(null), this.composer.field.focus()),
+      fresh: () => (go(null), this.composer.field.focus()),
       search: () => (this.frame.showSide(), byId("search").focus()),
       memory: () => this.frame.toggleMemory(),
       settings: () => this.settings(),
@@ -153,7 +155,7 @@ class Page {
     open.store.watch((state) => {
       if (this.open !== open) return;
       this.chat.show(state);
-      this.composer.set(state.running !== null && !state.elsewhere, state.stopping);
+      this.composer.set(state.running !== null, state.stopping);
       this.link(state.link);
       this.head();
       if (state.running !== running && state.running) say(text.saidAnswering);
@@ -174,7 +176,7 @@ class Page {
     byId("more").hidden = !state || state.gone;
     const usage = state && path(state.turns, state.shown).findLast((turn) => turn.usage)?.usage;
     const used = usage ? text.context(usage.input_tokens + usage.output_tokens, this.server.max_model_len ?? null) : "";
-    byId("subtitle").textContent = [this.server.model, used].filter(Boolean).join(" · ");
+    byId("subtitle").textContent = [used, this.server.model].filter(Boolean).join(" · ");
   }
 
   /** @param {import("./subscription.js").Link} link */
@@ -259,55 +261,10 @@ class Page {
     });
   }
 
-  /** @param {HTMLElement} button @param {string} id @param {string} title */
-  menu(button, id, title) {
-    const renamed = async (/** @type {string} */ words) => {
-      await this.api.post(`/page/conversations/${id}`, { title: words });
-      if (this.open?.state.id === id) this.open.store.set({ title: words });
-      this.changed();
-    };
-    openMenu(button, [
-      { label: text.rename, act: () => renameDialog(title, (words) => void renamed(words).catch((error) => this.complain(error))) },
-      { label: text.exportMarkdown, act: () => void exportFile(this.api, id, "markdown").catch((error) => this.complain(error)) },
-      { label: text.exportJson, act: () => void exportFile(this.api, id, "json").catch((error) => this.complain(error)) },
-      { label: text.remove, danger: true, act: () => this.remove(id, title) },
-    ]);
-  }
-
-  /** @param {string} id @param {string} title */
-  remove(id, title) {
-    const here = this.open?.state.id === id;
-    this.removals.remove(id, title, () => here && go(id));
-    if (here) go(null);
-  }
-
-  /** @param {HTMLInputElement} file */
-  async import(file) {
-    const chosen = file.files?.[0];
-    file.value = "";
-    if (!chosen) return;
-    try {
-      const row = await importFile(this.api, chosen);
-      toast(text.imported(row.title ?? text.untitled));
-      this.changed();
-      go(row.id);
-      this.frame.settle();
-    } catch (error) {
-      if (error instanceof NotJson) toast(error.message);
-      else this.complain(error);
-    }
-  }
-
   /** @param {unknown} error */
   complain(error) {
     toast(shown(error).message);
   }
-}
-
-/** What a conversation is called at first. @param {string} words */
-function titleOf(words) {
-  const line = words.trim().split("\n")[0].replace(/\s+/g, " ");
-  return line.length <= 60 ? line : `${line.slice(0, 59).replace(/\s\S*$/, "")}…`;
 }
 
 fill(document, icon);

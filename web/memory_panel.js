@@ -28,6 +28,8 @@ export class MemoryPanel {
     this.more = el("p", { class: "faint" });
     this.detail = el("div", { class: "detail", "aria-live": "polite" });
     const frame = el("div", { class: "picture" });
+    this.tree = el("div", { class: "stacked" }, el("p", { class: "faint intro" }, text.memoryIntro), frame, this.detail, legend());
+    this.body = el("div", { class: "stacked", hidden: true }, this.sum, this.bar, this.figures, this.tree, this.more);
     this.picture = new MemoryPicture(frame, {
       look: (piece) => this.#look(piece),
       open: (piece) => piece.conversation && actions.open(piece.conversation),
@@ -35,7 +37,7 @@ export class MemoryPanel {
     root.append(
       el("header", {}, el("h2", {}, text.memoryTitle), iconButton("close", text.close, actions.close)),
       el("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": text.memoryTitle },
-        this.sum, this.bar, this.figures, el("p", { class: "faint intro" }, text.memoryIntro), this.note, frame, this.detail, legend(), this.more),
+        this.note, this.body),
     );
     new ResizeObserver(() => this.#soon()).observe(frame);
     this.#look(null);
@@ -43,6 +45,7 @@ export class MemoryPanel {
 
   /** @param {string} conversation the one that is open, or "" */
   open(conversation) {
+    if (this.#subscription && conversation === this.#conversation) return;
     this.#conversation = conversation;
     this.#subscription?.close();
     const query = conversation ? `?${new URLSearchParams({ conversation })}` : "";
@@ -53,7 +56,7 @@ export class MemoryPanel {
         this.#view = event;
         this.#soon();
       },
-      ({ state }) => (this.note.textContent = state === "lost" ? text.memoryFailed : ""),
+      ({ state }) => state === "lost" && (this.note.textContent = text.memoryFailed),
       (error) => error instanceof Problem && error.status === 404,
     );
     this.#soon();
@@ -86,9 +89,10 @@ export class MemoryPanel {
     this.figures.replaceChildren(...parts.map(([key, size, name]) => figure(bytes(size), name, key)), ...this.#plain(device));
     const said = [more ? text.notShown(more) : "", others?.nodes ? text.othersHold(others.nodes, others.bytes) : ""];
     this.more.textContent = said.filter(Boolean).join(" ");
-    if (nodes.length === 0) this.note.textContent = text.memoryEmpty;
-    else if (this.note.textContent === text.memoryEmpty) this.note.textContent = "";
-    this.picture.show(nodes, device.chunk_tokens, this.#conversation);
+    this.body.hidden = false;
+    this.tree.hidden = nodes.length === 0;
+    this.note.textContent = nodes.length === 0 ? text.memoryEmpty : "";
+    if (nodes.length) this.picture.show(nodes, device.chunk_tokens, this.#conversation);
   }
 
   /** @param {Device} device */

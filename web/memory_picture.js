@@ -9,6 +9,7 @@ import { text } from "./strings.js";
 const TALLEST = 26;
 const LOWEST = 5;
 const NAMED = 15; // px a row must have to carry words
+const LETTER = 6.8; // px, about
 const CHUNK = 5; // px below which the edges of chunks are not drawn
 
 export class MemoryPicture {
@@ -40,7 +41,7 @@ export class MemoryPicture {
     const { boxes, rows, tokens } = layout(pieces);
     const width = Math.max(40, this.frame.clientWidth);
     const row = Math.max(LOWEST, Math.min(TALLEST, Math.floor(360 / Math.max(1, rows))));
-    const scale = width / tokens;
+    const scale = (row < NAMED ? width : width * 0.8) / tokens; // names stand beside their rows
     const path = pathOf(pieces, conversation);
     this.#pieces = pieces;
     this.svg.setAttribute("width", String(width));
@@ -62,7 +63,7 @@ export class MemoryPicture {
       edges(/** @type {SVGElement} */ (group.children[1]), chunk * scale, wide, box.height * row - 1, piece.chunks);
       set(group.children[3], "cx", (wide - 7).toFixed(1));
       set(group.children[3], "cy", String(Math.max(2, box.height * row - 1) / 2));
-      name(/** @type {SVGElement} */ (group.children[2]), row >= NAMED && wide > 40 && box.leaf ? label(piece, wide) : "", row);
+      name(/** @type {SVGElement} */ (group.children[2]), row >= NAMED && box.leaf ? (piece.title ?? "") : "", wide, width - x, row);
     }
     for (const [id, group] of this.#made) {
       if (seen.has(id)) continue;
@@ -124,17 +125,16 @@ function edges(path, chunk, width, height, chunks) {
   set(path, "d", lines);
 }
 
-/** @param {SVGElement} element @param {string} words @param {number} row */
-function name(element, words, row) {
+/** Inside its box, or after it, where there is more room: nothing else is in an end's row. @param {SVGElement} element @param {string} title @param {number} wide @param {number} room px @param {number} row */
+function name(element, title, wide, room, row) {
+  const inside = Math.floor((wide - 22) / LETTER);
+  const after = Math.floor((room - wide - 8) / LETTER);
+  const fits = title.length <= inside || inside >= after;
+  const most = fits ? inside : after;
+  const words = title.length <= most ? title : most < 5 ? "" : `${title.slice(0, most - 1)}…`;
   if (element.textContent !== words) element.textContent = words;
+  set(element, "x", fits ? "6" : (wide + 6).toFixed(1));
   set(element, "y", String(row / 2 + 3.5));
-}
-
-/** @param {Piece} piece @param {number} width */
-function label(piece, width) {
-  const title = piece.title ?? "";
-  const most = Math.floor((width - 22) / 6.2);
-  return title.length <= most ? title : most < 5 ? "" : `${title.slice(0, most - 1)}…`;
 }
 
 /** @param {Element} element @param {string} key @param {string} value */

@@ -10,7 +10,7 @@ export function openMenu(button, items) {
   const entries = items.map(({ label, act, danger }) =>
     el("button", { type: "button", role: "menuitem", tabindex: "-1", class: danger ? "danger" : null, onclick: () => (menu.hidePopover(), act()) }, label));
   menu.append(...entries);
-  document.body.append(menu);
+  (button.closest("nav, main") ?? document.body).append(menu);
   menu.addEventListener("toggle", (event) => {
     if (/** @type {ToggleEvent} */ (event).newState !== "closed") return;
     button.setAttribute("aria-expanded", "false");

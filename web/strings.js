@@ -11,7 +11,7 @@ export function bytes(n) {
   const units = ["B", "KB", "MB", "GB", "TB"];
   let step = 0;
   for (; n >= 1000 && step < units.length - 1; step++) n /= 1024;
-  return `${step === 0 || n >= 100 ? Math.round(n) : n.toFixed(n >= 10 ? 1 : 2)} ${units[step]}`;
+  return `${Number(step === 0 || n >= 100 ? Math.round(n) : n.toFixed(n >= 10 ? 1 : 2))} ${units[step]}`;
 }
 
 /** @param {number} ms */

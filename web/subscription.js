@@ -9,7 +9,8 @@ const SILENCE = 40_000; // the server says something every 15 s
  * @param {Response} response @param {() => void} heard something came, a ping perhaps
  */
 export async function* events(response, heard) {
-  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).pipeThrough(new TextDecoderStream()).getReader();
+  const body = /** @type {ReadableStream<BufferSource>} */ (response.body);
+  const reader = body.pipeThrough(/** @type {TransformStream<BufferSource, string>} */ (new TextDecoderStream())).getReader();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();

@@ -5,6 +5,7 @@
 
 /** From the first turn to this one. @param {Turns} turns @param {string | null} leaf @returns {TurnView[]} */
 export function path(turns, leaf) {
+  /** @type {TurnView[]} */
   const found = [];
   for (let turn = turns.get(leaf ?? ""); turn; turn = turns.get(turn.parent ?? "")) {
     if (found.includes(turn)) break;

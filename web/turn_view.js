@@ -27,10 +27,10 @@ export class TurnView {
     this.turn = turn;
     this.actions = actions;
     this.messages = el("div", { class: "messages" });
-    this.thinkingBody = el("div", { class: "prose", dir: "auto" });
+    this.thinkingBody = el("div", { class: "prose" });
     this.thinkingHead = el("span");
     this.thinking = el("details", { class: "thinking", hidden: true }, el("summary", {}, this.thinkingHead), this.thinkingBody);
-    this.answer = el("div", { class: "answer prose", dir: "auto" });
+    this.answer = el("div", { class: "answer prose" });
     this.notes = el("div", { class: "notes" });
     this.writing = el("p", { class: "measured", hidden: true });
     this.foot = el("footer");
@@ -80,8 +80,8 @@ export class TurnView {
   /** @param {import("./types.js").Message} message */
   #message({ role, text: words, html }) {
     const who = { user: text.you, assistant: text.assistant }[role] ?? text.system;
-    const body = el("div", { class: "prose", dir: "auto" });
-    if (html === null) body.append(el("p", { class: "as-typed" }, words));
+    const body = el("div", { class: "prose" });
+    if (html === null) body.append(el("p", { class: "as-typed", dir: "auto" }, words));
     else showBlocks(body, [html]);
     const tools = el("div", { class: "tools" });
     if (role === "user") {
@@ -131,7 +131,7 @@ export class TurnView {
       tools.append(iconButton("retry", text.retry, () => this.actions.again(turn), { disabled: standing?.busy ?? false }));
     }
     if (tools.firstChild) this.foot.append(tools);
-    if (focused) this.foot.querySelector(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
+    if (focused) /** @type {HTMLElement | null} */ (this.foot.querySelector(`[aria-label="${CSS.escape(focused)}"]`))?.focus();
   }
 
   /** @param {Standing} standing */

@@ -94,6 +94,14 @@ class ScriptedPage:
         self.talks[talk.id] = talk
         return talk
 
+    def talk_of(self, title: str | None, *turns: tuple[str, str]) -> Talk:
+        """One that has been: what was asked, and answered."""
+        talk = self.add(title)
+        for asked, answer in turns:
+            talk.turns.append(self.turn(asked, answer, talk.leaf))
+            talk.leaf = talk.turns[-1]["id"]
+        return talk
+
     def turn(self, asked: str, answer: str, parent: str | None, **more: Any) -> Json:
         made = len(answer.split())
         usage = {
@@ -366,7 +374,7 @@ def serving_script(page: ScriptedPage) -> Iterator[ScriptedPage]:
     """On a free port, in a thread."""
     port = free_port()
     page.url = f"http://127.0.0.1:{port}"
-    server = uvicorn.Server(uvicorn.Config(page.app(), port=port, log_level="warning", timeout_graceful_shutdown=0))
+    server = uvicorn.Server(uvicorn.Config(page.app(), port=port, log_level="critical", timeout_graceful_shutdown=0))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
