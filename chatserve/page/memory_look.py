@@ -29,6 +29,8 @@ class Viewer:
 
 
 class MemoryLook:
+    """Called for each look; what it learns of titles is kept for the next one."""
+
     def __init__(self, engine: EnginePort, titles: Titles, prefixes: str) -> None:
         self._engine = engine
         self._titles = titles
