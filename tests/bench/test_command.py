@@ -26,7 +26,7 @@ QUICK = ["--turns", "2", "--system", "10", "--first", "8", "--later", "6", "--an
 def bench(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "chatserve", "bench", *arguments]
     variables = {**os.environ, "COLUMNS": "140", **environment}
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=variables)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=110, env=variables)
 
 
 def figure(shown: str, name: str) -> str:
