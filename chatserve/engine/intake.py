@@ -23,7 +23,7 @@ def accept(asked: Generate, *, arrival: int, capacity: int, vocab_size: int) -> 
         raise Refused("the prompt has no tokens; give at least one")
     if len(prompt) >= capacity:
         raise Refused(f"the prompt has {len(prompt)} tokens and the limit with the answer is {capacity}; shorten it")
-    if int(prompt.min()) < 0 or int(prompt.max()) >= vocab_size:
+    if int(prompt.view(np.uint32).max()) >= vocab_size:  # a negative one is a large one here
         raise Refused(f"the prompt holds a token id outside 0 to {vocab_size - 1}")
     room = capacity - len(prompt)
     return Request(

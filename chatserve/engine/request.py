@@ -96,7 +96,9 @@ class Request:
         return self.priority, self.arrival
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        """Known token ids from `start` to `stop`."""
+        """Known token ids from `start` to `stop`. Those of the prompt alone are not copied."""
         length = len(self.prompt)
+        if stop <= length:
+            return self.prompt[start:stop]
         output = np.array(self.output[max(0, start - length) : max(0, stop - length)], dtype=np.int32)
         return np.concatenate([self.prompt[start:stop], output])
