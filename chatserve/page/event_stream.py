@@ -11,7 +11,6 @@ from sse_starlette.sse import EventSourceResponse, SendTimeoutError
 from starlette.types import Receive, Scope, Send
 
 from chatserve.server.limits import ServerLimits
-from chatserve.server.request_log import body_send
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +34,6 @@ class EventStream(EventSourceResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await super().__call__(scope, receive, body_send(scope, send))
+            await super().__call__(scope, receive, send)
         except SendTimeoutError:
             logger.warning("a page took nothing for %s s and was let go", self.send_timeout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,25 +13,27 @@ import httpx
 
 Json = dict[str, Any]
 
+PATIENCE = 60
+"""Seconds; nothing waits for them to pass but a test that fails."""
+
 
 class Tab:
     """What was told, in order; and the answer as it is shown by it."""
 
     def __init__(self) -> None:
         self.events: list[Json] = []
-        self.pings = 0
         self.blocks: list[str] = []
         self.thinking: str | None = None
         self.ended = False
         self._news = asyncio.Condition()
 
     async def take(self, response: httpx.Response) -> None:
-        async for line in response.aiter_lines():
-            self.pings += line.startswith(":")
-            if line.startswith("data: "):
-                self._show(json.loads(line.removeprefix("data: ")))
-            async with self._news:
-                self._news.notify_all()
+        with contextlib.suppress(httpx.TransportError):  # a server that was killed ends nothing in order
+            async for line in response.aiter_lines():
+                if line.startswith("data: "):
+                    self._show(json.loads(line.removeprefix("data: ")))
+                async with self._news:
+                    self._news.notify_all()
         self.ended = True
         async with self._news:
             self._news.notify_all()
@@ -55,12 +58,16 @@ class Tab:
     async def until(self, kind: str, count: int = 1) -> Json:
         """The event, once so many of its kind have come."""
         async with self._news:
-            await asyncio.wait_for(self._news.wait_for(lambda: self._count(kind) >= count), 10)
+            await asyncio.wait_for(self._news.wait_for(lambda: self._count(kind) >= count), PATIENCE)
         return self.last(kind)
+
+    async def until_told_or_ended(self, kind: str) -> None:
+        async with self._news:
+            await asyncio.wait_for(self._news.wait_for(lambda: self.ended or self._count(kind)), PATIENCE)
 
     async def until_ended(self) -> None:
         async with self._news:
-            await asyncio.wait_for(self._news.wait_for(lambda: self.ended), 10)
+            await asyncio.wait_for(self._news.wait_for(lambda: self.ended), PATIENCE)
 
     def _count(self, kind: str) -> int:
         return sum(event["type"] == kind for event in self.events)
@@ -70,7 +77,7 @@ class Tab:
 async def following(client: httpx.AsyncClient, conversation: str) -> AsyncIterator[Tab]:
     """Yields when the tab has been told how it stands."""
     tab = Tab()
-    async with client.stream("GET", f"/page/conversations/{conversation}/events", timeout=30) as response:
+    async with client.stream("GET", f"/page/conversations/{conversation}/events", timeout=PATIENCE) as response:
         assert response.status_code == 200, await response.aread()
         assert response.headers["content-type"].startswith("text/event-stream")
         taking = asyncio.create_task(tab.take(response))

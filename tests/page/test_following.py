@@ -15,6 +15,7 @@ from chatserve.page.follower import MOST, Follower
 from chatserve.page.growing import Grown
 from chatserve.page.live_turn import LiveTurn, Pace
 from chatserve.page.live_wire import Changed, Renamed
+from chatserve.page.policy import HEADERS
 from tests.page.page_server import PageParts
 from tests.page.tab import begin, following, say, tree
 from tests.server.running_server import serving
@@ -129,6 +130,8 @@ async def test_a_silent_conversation_is_pinged_by_comments(parts: PageParts) -> 
         async with http.stream("GET", f"/page/conversations/{name}/events") as response:
             assert response.headers["x-accel-buffering"] == "no"
             assert response.headers["cache-control"] == "no-store"
+            assert response.headers["x-request-id"]
+            assert {name: response.headers[name] for name in HEADERS} == HEADERS
             assert "content-encoding" not in response.headers
             lines = response.aiter_lines()
             seen = [await anext(lines) for _ in range(8)]
