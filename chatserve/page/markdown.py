@@ -23,6 +23,8 @@ from chatserve.page.thinking import split_thinking
 
 LONGEST: Final = 100_000
 """Characters that are read as Markdown; a longer text is shown as it is."""
+MOST_LINES: Final = 5_000
+"""Lines that are; each is looked at once for every quote that it may be in."""
 LONGEST_RUN: Final = 10_000
 """Characters of one paragraph that are; some work of its parser grows with the square of it."""
 NESTING: Final = 24
@@ -62,7 +64,7 @@ def render_text(text: str) -> str:
 
 def blocks_of(text: str, references: References) -> list[Block]:
     """references: the definitions from before the text; those that it makes are added."""
-    if len(text) > LONGEST:
+    if len(text) > LONGEST or text.count("\n") > MOST_LINES:
         return [Block(0, sanitized(f"<pre>{html.escape(text)}</pre>"))]
     env: MutableMapping[str, Any] = {"references": references}
     blocks = []

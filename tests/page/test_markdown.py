@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from html.parser import HTMLParser
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chatserve.page.highlight import CLASSES, LANGUAGES, highlighted
-from chatserve.page.markdown import LONGEST, LONGEST_RUN, Rendered, render, render_text
+from chatserve.page.markdown import LONGEST, LONGEST_RUN, MOST_LINES, Rendered, render, render_text
 from chatserve.page.sanitize import sanitized
 
 TAGS = (
@@ -212,9 +213,33 @@ def test_long_code_is_plain_and_long_text_is_itself() -> None:
     run = "*a* " * (LONGEST_RUN // 4 + 1)
     (block,) = render(run).blocks
     assert (Seen(block).text.strip(), [tag for tag, _ in Seen(block).tags]) == (run.strip(), ["p"])
-    text = "*a*\n\n" * (LONGEST // 5 + 1)
-    (block,) = render(text).blocks
-    assert Seen(block).text == text
+    for text in ("*a* " * (LONGEST // 4 + 1), "*a*\n" * (MOST_LINES + 1)):
+        (block,) = render(text).blocks
+        assert Seen(block).text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * LONGEST_RUN,
+        "![" * (LONGEST_RUN // 2),
+        "[a](" * (LONGEST_RUN // 4),
+        "*_" * (LONGEST_RUN // 2),
+        "> " * 50 + "a\n" + "b\n" * (MOST_LINES - 1),
+        "- " * 1000 + "a",
+        "|a|b|\n|-|-|\n" + "|x|y|\n" * (MOST_LINES - 2),
+        "[\n" * MOST_LINES,
+        "```\n~~~\n" * (MOST_LINES // 2),
+        "```python\n" + "'" * 20_000,
+        '```js\n`${`${"' * 1000,
+    ],
+    ids=lambda text: text[:6],
+)
+def test_no_text_holds_up_the_others_for_long(text: str) -> None:
+    """Each of these grows with its square, or worse, where nothing bounds it."""
+    began = time.process_time()
+    check_harmless(whole(text))
+    assert time.process_time() - began < 20
 
 
 def test_what_an_answer_thinks_is_apart_from_what_it_says() -> None:
