@@ -9,6 +9,7 @@ from starlette.routing import Route
 from chatserve.engine.port import EnginePort
 from chatserve.page.answering import Answering
 from chatserve.page.conversations import conversation_routes
+from chatserve.page.following import Following
 from chatserve.page.memory import memory_view_routes
 from chatserve.page.relay import Relay
 from chatserve.page.renderings import Renderings
@@ -76,6 +77,7 @@ class Page:
             *self._settings.routes(),
             *conversation_routes(self._sessions, self._limits, self._renderings, self._relay.rooms),
             *turns.routes(),
+            *Following(self._sessions, self._running, self._relay, self._limits).routes(),
             *memory_view_routes(self._engine, self._sessions.catalogue, self._running, self._limits),
         ]
 

@@ -1,10 +1,10 @@
-"""/page/…: say something in a conversation, stop what is answered, and follow what becomes of it."""
+"""Say something in a conversation, and stop what is answered."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -14,14 +14,12 @@ from starlette.routing import Route
 
 from chatserve.page.answering import Answering, Asked
 from chatserve.page.conversations import named
-from chatserve.page.event_stream import EventStream
 from chatserve.page.live_turn import LiveTurn, Pace
 from chatserve.page.posted import read_posted
 from chatserve.page.relay import Relay
 from chatserve.page.rooms import Room
 from chatserve.page.tree_wire import TurnNotes
 from chatserve.page.turn_asks import TurnAsk, read_turn
-from chatserve.page.watch import Watch
 from chatserve.server.asks import Bounds
 from chatserve.server.errors import Conflict, error_body
 from chatserve.server.fields import Fields
@@ -37,7 +35,7 @@ from chatserve.server.turn import Turn
 from chatserve.server.visit import Visit, visit_of
 from chatserve.server.wire import Usage
 from sessions.manager import SessionManager
-from sessions.turns import Conversation, Message, Status
+from sessions.turns import Message, Status
 
 logger = logging.getLogger(__name__)
 
@@ -91,10 +89,8 @@ class Turns:
         self._charge = charge
 
     def routes(self) -> list[Route]:
-        one = "/page/conversations/{conversation_id}"
         return [
-            Route(f"{one}/turns", self.create, methods=["POST"]),
-            Route(f"{one}/events", self.events, methods=["GET"]),
+            Route("/page/conversations/{conversation_id}/turns", self.create, methods=["POST"]),
             Route("/page/turns/{response_id}/stop", self.stop, methods=["POST"]),
         ]
 
@@ -150,6 +146,7 @@ class Turns:
         try:
             await self._answering.run(turn, live, room, asked, pace)
         finally:
+            room.untold.discard(live)
             self._rooms.let_go(name)
 
     def _over(self, room: Room, live: LiveTurn, visit: Visit) -> None:
@@ -170,31 +167,6 @@ class Turns:
             return _json(Stopped((await self._live.cancelled_elsewhere(self._catalogue, tenant, name)).status))
         await live.turn.cancel()
         return _json(Stopped(live.turn.outcome))
-
-    async def events(self, request: Request) -> Response:
-        """What becomes of a conversation, from how it is now until the page goes away."""
-        tenant, name = tenant_of(request), named(request)
-        with reading(no_conversation(name)):
-            found = await self._catalogue.conversation(tenant, name)
-            busy = bool(await self._sessions.running(tenant, [found]))
-        if self._rooms.running(name) is None:
-            self._running.check_open()
-        return EventStream(self._follow(found, busy=busy), self._limits)
-
-    async def _follow(self, found: Conversation, *, busy: bool) -> AsyncIterator[bytes]:
-        room = self._rooms.of(found.id)
-        if not room.followers:
-            room.elsewhere = busy and room.shown is None and not room.opening
-            room.watch(Watch(self._sessions, self._running, self._relay, found).run(room))
-        follower = room.join()
-        if room.elsewhere:
-            self._relay.ask(found.id, room)
-        try:
-            async for event in follower.events():
-                yield event
-        finally:
-            room.leave(follower)
-            self._rooms.let_go(found.id)
 
 
 def _notes(ask: TurnAsk, model: str, conversation: str) -> TurnNotes:

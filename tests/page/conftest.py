@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import httpx
 import pytest
 
+from chatserve.engine.messages import Generate
 from chatserve.text.tokenizer import Tokenizer
 from tests.page.page_server import PageParts, open_page_parts
 from tests.server.bytes_tokenizer import END, bytes_tokenizer
@@ -48,3 +49,22 @@ async def page(parts: PageParts) -> AsyncIterator[httpx.AsyncClient]:
 async def server(parts: PageParts) -> AsyncIterator[Running]:
     async with serving(parts) as running:
         yield running
+
+
+def halting(engine: ScriptedEngine, answer: Sequence[int], after: int) -> None:
+    """Have the engine say so many bytes of an answer and then no more, until it is stopped."""
+
+    def script(_request: Generate) -> Iterator[int]:
+        for place, token in enumerate(answer):
+            if place == after:
+                engine.pace = 3600
+            yield token
+
+    engine.script = script  # type: ignore[assignment]
+
+
+@pytest.fixture
+def halted(engine: ScriptedEngine, tokenizer: Tokenizer) -> ScriptedEngine:
+    """Says "Hello" and then nothing."""
+    halting(engine, tokenizer.encode(ANSWER), len("Hello"))
+    return engine

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from chatserve.engine.messages import Generate
 from chatserve.page.relay import Relay
 from chatserve.page.rooms import Rooms
 from chatserve.server.live import LiveResponses
@@ -84,21 +83,11 @@ async def test_a_turn_is_followed_from_the_other_process(pair: Any, engine: Scri
         assert tab.kinds()[-1] == "end"
 
 
-async def test_who_comes_later_is_told_all_of_it_and_may_stop_it(
-    pair: Any, engine: ScriptedEngine, tokenizer: Tokenizer
-) -> None:
+async def test_who_comes_later_is_told_all_of_it_and_may_stop_it(pair: Any, halted: ScriptedEngine) -> None:
     near, far = pair
-    answer = tokenizer.encode(ANSWER)
-
-    def script(_request: Generate) -> Iterator[int]:
-        for place, token in enumerate(answer):
-            engine.pace = 3600 if place == 5 else 0
-            yield token
-
-    engine.script = script  # type: ignore[assignment]
     name = await begin(near)
     made = (await say(near, name, "Hi")).json()["id"]
-    await until(lambda: engine.last.made == 5)
+    await until(lambda: halted.last.made == 5)
     async with following(far, name) as tab:
         assert tab.events[0] == {"type": "state", "running": None, "elsewhere": True}
         await tab.until("text")
