@@ -43,7 +43,7 @@ PARTS = {
     "prefill": Part("loadtest.gpu_prefill", 240),
     "step": Part("loadtest.gpu_decode_step", 240, takes_model=True),
     "calls": Part("loadtest.takeover", 120, takes_quick=False, arguments=("--driver", "cuda")),
-    "memory": Part("loadtest.gpu_memory_figures", 180),
+    "memory": Part("loadtest.memory_figures", 180, arguments=("--driver", "cuda")),
     "rounding": Part("loadtest.gpu_memory", 240, takes_model=True),
     "turn": Part("loadtest.gpu_turn", 240, takes_model=True),
     "serve": Part("loadtest.gpu_serve", 560, takes_model=True),

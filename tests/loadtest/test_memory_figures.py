@@ -57,7 +57,7 @@ def test_arrivals_are_seeded_and_keep_to_the_phases() -> None:
 
 def test_the_program_keeps_json_and_draws_it(tmp_path: Path) -> None:
     out = tmp_path / "memory.json"
-    command = [sys.executable, "-m", "loadtest.gpu_memory_figures", "--driver", "host", "--seconds", "1"]
+    command = [sys.executable, "-m", "loadtest.memory_figures", "--driver", "host", "--seconds", "1"]
     subprocess.run([*command, "--out", str(out)], check=True, stdout=subprocess.DEVNULL)
     assert set(json.loads(out.read_text())) == {"machine", "shape", "batches", "trace"}
     subprocess.run([sys.executable, "-m", "loadtest.draw_memory", str(out)], check=True, stdout=subprocess.DEVNULL)

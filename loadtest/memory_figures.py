@@ -1,7 +1,7 @@
 """The paper's memory figures: KV memory over batch sizes, and over time under a changing request rate.
 
-    python -m loadtest.gpu_memory_figures                    on a GPU, the Llama-8B shape
-    python -m loadtest.gpu_memory_figures --driver host      anywhere, everything 1,024 times smaller
+    python -m loadtest.memory_figures                    anywhere, everything 1,024 times smaller
+    python -m loadtest.memory_figures --driver cuda      on a GPU, the Llama-8B shape
 
 JSON; `python -m loadtest.draw_memory` makes the plots of it.
 """
@@ -24,11 +24,11 @@ QUICK_SECONDS = 12.0
 def main() -> None:
     """Both figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--driver", choices=list(DRIVERS), default="cuda")
+    parser.add_argument("--driver", choices=list(DRIVERS), default="host")
     parser.add_argument("--seconds", type=float, default=Pace().seconds, help="of the trace")
     parser.add_argument("--quick", action="store_true", help=f"a trace of {QUICK_SECONDS:g} seconds")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS / "gpu_memory_figures.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "memory_figures.json")
     options = parser.parse_args()
     shape = LLAMA_8B if options.driver == "cuda" else SMALL
     kept = Kept(options.out)
