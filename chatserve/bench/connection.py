@@ -85,8 +85,8 @@ class Connection:
                 _, self._wire = await loop.create_connection(_Wire, self._target.host, self._target.port, ssl=self._tls)
             except TimeoutError:
                 raise
-            except OSError as error:
-                raise BadAnswer(UNREACHABLE, error.strerror or str(error)) from None
+            except (OSError, UnicodeError) as error:  # a host name that cannot be one is the second
+                raise BadAnswer(UNREACHABLE, getattr(error, "strerror", None) or str(error)) from None
         return self._wire
 
 

@@ -23,7 +23,9 @@ DEFINITIONS: Final[Mapping[str, str]] = {
     "cached share": "the sum of cached tokens over the sum of prompt tokens, as usage counts them.",
     "goodput": "turns a second that meet every stated limit (--slo), over the same time as turns a second. Failures "
     "meet none; turns that the client cancels are not asked.",
-    "rates": "turns and tokens of whole answers over the time from the first counted send to the last end.",
+    "rates": "turns and tokens of whole answers over the time from the first counted send to the last end. The steady "
+    "rate counts the events with text between the first counted send and the last, times the tokens per event: it "
+    "leaves out the end of a load, when fewer and fewer answers run.",
     "percentiles": "over all counted turns (of ITL: over all gaps), interpolated linearly between neighbours. Turns "
     "that were sent while the load was warming up are in no figure.",
 }

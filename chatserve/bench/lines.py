@@ -59,12 +59,15 @@ def rate_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "over", f"{summary.wall:.1f} s"
     yield "turns/s", f"{summary.turns_rate:.2f}"
     yield "output tokens/s", f"{summary.output_rate:,.1f}"
+    yield "output tokens/s, steady", f"{summary.steady_output_rate:,.1f}"
     yield "prompt tokens/s", f"{summary.input_rate:,.1f}"
     if summary.tokens_per_event is not None:
         yield "tokens per event", f"{summary.tokens_per_event:.2f}"
     yield "cached share", "the server does not say" if summary.cached_share is None else f"{summary.cached_share:.1%}"
     if summary.goodput is not None and summary.good_share is not None:
         yield "goodput", f"{summary.goodput:.2f} turns/s, {summary.good_share:.1%} of those asked"
+    if summary.late is not None:
+        yield "sent after it was due, p99", f"{milliseconds(summary.late.p99)} ms"
 
 
 def comparison(summaries: Sequence[Summary], ratios: Mapping[str, Interval]) -> Table:
@@ -78,6 +81,7 @@ def comparison(summaries: Sequence[Summary], ratios: Mapping[str, Interval]) -> 
             rows.append([f"{LATENCY_NAMES[name]}, p50 ms", *map(milliseconds, medians), shown, told])
     for label, ours, theirs in (
         ("output tokens/s", first.output_rate, second.output_rate),
+        ("output tokens/s, steady", first.steady_output_rate, second.steady_output_rate),
         ("turns/s", first.turns_rate, second.turns_rate),
     ):
         rows.append([label, f"{ours:,.1f}", f"{theirs:,.1f}", f"{theirs / ours:.3f}" if ours else "", ""])

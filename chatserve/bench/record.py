@@ -16,7 +16,7 @@ from chatserve.bench.load import Closed, Limits, Open
 from chatserve.bench.outcome import Failure, Outcome
 from chatserve.bench.slo import Slo
 from chatserve.bench.statistics import Interval, ratio_of_medians
-from chatserve.bench.summary import LATENCIES, Summary, span, summary
+from chatserve.bench.summary import LATENCIES, Summary, over_loads, summary
 from chatserve.bench.workload import Workload
 
 COMPARED: Final = ("ttft_first", "ttft_later", "tpot", "e2e")
@@ -116,7 +116,7 @@ def record(began: str, terms: Terms, servers: Sequence[Server], runs: Sequence[R
         terms=terms,
         servers=servers,
         runs=runs,
-        summaries=[_over_runs(each, terms.slo) for each in by_server],
+        summaries=[over_loads([run.turns for run in each], terms.slo) for each in by_server],
         ratios=ratios(by_server[0], by_server[1], terms.workload.seed) if len(servers) == 2 else None,
     )
 
@@ -141,11 +141,6 @@ def _by_conversation(runs: Sequence[RunRecord], name: str) -> dict[tuple[int, in
             if turn.whole and not turn.warm:
                 found.setdefault((run.round, turn.conversation), []).extend(LATENCIES[name](turn))
     return found
-
-
-def _over_runs(runs: Sequence[RunRecord], slo: Slo | None) -> Summary:
-    turns = [turn for run in runs for turn in run.turns]
-    return summary(turns, slo, wall=sum(span([turn for turn in run.turns if not turn.warm]) for run in runs))
 
 
 def relative(turn: Outcome, begin: float) -> Outcome:

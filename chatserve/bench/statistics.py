@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
+
+INSTANT: Final = 1e-9
+"""Seconds: less is no time that anything could be a multiple of."""
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
@@ -44,7 +48,7 @@ Group = tuple[Sequence[float], Sequence[float]]
 
 
 def ratio_of_medians(groups: Sequence[Group], seed: int, draws: int = 1000) -> Interval | None:
-    """median(second) / median(first) with its bootstrap interval; None where a side has nothing, or the first is 0.
+    """median(second) / median(first) with its bootstrap interval; None where a side has nothing, or the first no length.
 
     Whole conversations are drawn with replacement, on both sides the same ones: turns of one conversation are not
     independent, and the same conversation was held with either server.
@@ -64,4 +68,4 @@ def _ratio(groups: Sequence[Group]) -> float | None:
     if not first or not second:
         return None
     below = median(first)
-    return median(second) / below if below > 0 else None
+    return median(second) / below if below > INSTANT else None

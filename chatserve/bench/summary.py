@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 
 import msgspec
@@ -57,6 +58,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """turns: whole answers.  failures: by kind.  cancelled: by the client, on purpose.  warm: not counted.
 
     wall: seconds from the first counted send to the last end.  rates: a second.
+    steady_output_rate: output tokens a second between the first counted send and the last.
     latencies: by the names of LATENCIES; without those that nothing was measured of.
     goodput: turns a second that met the limits, and `good_share` of those asked; None without limits.
     late: of sends, what the client itself lost; in an open loop it is inside the latencies.
@@ -70,6 +72,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     wall: float
     turns_rate: float
     output_rate: float
+    steady_output_rate: float
     input_rate: float
     latencies: Mapping[str, Quantiles]
     cached_share: float | None
@@ -84,11 +87,17 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.failures.values())
 
 
-def summary(outcomes: Sequence[Outcome], slo: Slo | None = None, *, wall: float | None = None) -> Summary:
-    """wall: seconds, where the turns are of several stretches of time; else from the first to the last of them."""
+def summary(outcomes: Sequence[Outcome], slo: Slo | None = None) -> Summary:
+    """Of one load."""
+    return over_loads([outcomes], slo)
+
+
+def over_loads(loads: Sequence[Sequence[Outcome]], slo: Slo | None = None) -> Summary:
+    """Of several, each with moments of its own: their times add up."""
+    outcomes = [turn for load in loads for turn in load]
     counted = [turn for turn in outcomes if not turn.warm]
+    seconds = sum(span([turn for turn in load if not turn.warm]) for load in loads)
     whole = [turn for turn in counted if turn.whole]
-    seconds = span(counted) if wall is None else wall
     completion = sum(turn.usage.completion for turn in whole if turn.usage)
     good = sum(slo.met(turn) for turn in whole) if slo else None
     asked = sum(not turn.cancelled for turn in counted)
@@ -101,6 +110,7 @@ def summary(outcomes: Sequence[Outcome], slo: Slo | None = None, *, wall: float 
         wall=seconds,
         turns_rate=_rate(len(whole), seconds),
         output_rate=_rate(completion, seconds),
+        steady_output_rate=(completion / events if events else 0.0) * steady_events_rate(loads),
         input_rate=_rate(sum(turn.usage.prompt for turn in whole if turn.usage), seconds),
         latencies=_latencies(whole),
         cached_share=_cached_share(whole),
@@ -115,6 +125,19 @@ def summary(outcomes: Sequence[Outcome], slo: Slo | None = None, *, wall: float 
 def span(turns: Sequence[Outcome]) -> float:
     """Seconds from the first send to the last end; 0 of nothing."""
     return max(turn.ended for turn in turns) - min(turn.begin for turn in turns) if turns else 0.0
+
+
+def steady_events_rate(loads: Sequence[Sequence[Outcome]]) -> float:
+    """Events with text a second between the first counted send and the last, whatever became of their turns."""
+    found = [_steady(load) for load in loads]
+    return _rate(sum(events for events, _ in found), sum(seconds for _, seconds in found))
+
+
+def _steady(load: Sequence[Outcome]) -> tuple[int, float]:
+    sends = [turn.begin for turn in load if not turn.warm]
+    begin, end = min(sends, default=0.0), max(sends, default=0.0)
+    moments = (moment for turn in load if turn.first is not None for moment in accumulate((turn.first, *turn.gaps)))
+    return sum(begin <= moment <= end for moment in moments), end - begin
 
 
 def _latencies(whole: Sequence[Outcome]) -> dict[str, Quantiles]:

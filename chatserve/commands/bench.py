@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import sys
 from functools import partial
@@ -33,11 +34,11 @@ ROUNDS, CONVERSATIONS, SECONDS = 2, 4, 30.0
 PLOTS = "chatserve.bench.plots"
 
 
-class PlotsMissing(Exception):
-    """matplotlib is not there."""
+class CannotKeep(Exception):
+    """What is measured could not be kept as it was asked; the message says why."""
 
 
-REFUSALS = (PlotsMissing, notation.BadNotation, BadConversations, BadSlo, BadUrl, NotServing, ProcessDied)
+REFUSALS = (CannotKeep, notation.BadNotation, BadConversations, BadSlo, BadUrl, NotServing, ProcessDied)
 
 
 def run(
@@ -76,7 +77,7 @@ def run(
 ) -> int:
     """Measure and tell; the exit status: 1 when a turn failed, 130 when it was stopped early."""
     try:
-        check_plots(plots)
+        check_files(json, plots)
         workload = Workload(
             seed=secrets.randbelow(1_000_000) if seed is None else seed,
             turns=notation.spread("--turns", turns),
@@ -117,10 +118,19 @@ def run(
     return status(record)
 
 
-def check_plots(folder: Path | None) -> None:
-    """Before a load, not after it. Raises PlotsMissing."""
-    if folder is not None and find_spec("matplotlib") is None:
-        raise PlotsMissing("--plots needs matplotlib: pip install 'chatserve[loadtest]'")
+def check_files(json: Path | None, plots: Path | None) -> None:
+    """Before a load, not after it. Raises CannotKeep."""
+    if plots is not None and find_spec("matplotlib") is None:
+        raise CannotKeep("--plots needs matplotlib: pip install 'chatserve[loadtest]'")
+    for folder in (None if json is None else json.parent, plots):
+        if folder is None:
+            continue
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CannotKeep(f"{folder}: {error.strerror}; name another place") from None
+        if not os.access(folder, os.W_OK):
+            raise CannotKeep(f"{folder} cannot be written to; name another place")
 
 
 def limits(users: int | None, conversations: int | None, seconds: float | None) -> Limits:
@@ -139,7 +149,6 @@ def service(url: str, model: str | None, key: str | None, *, stateful: bool, tim
 def keep(record: Record, json: Path | None, plots: Path | None) -> None:
     """As files."""
     if json is not None:
-        json.parent.mkdir(parents=True, exist_ok=True)
         json.write_bytes(msgspec.json.encode(record) + b"\n")
         print(f"kept in {json}; `chatserve bench report {json}` makes a page of it")
     if plots is not None:

@@ -183,6 +183,7 @@ def test_ctrl_c_prints_what_there_is(tmp_path: Path) -> None:
         (["--priorities", "0=0"], "all weights"),
         (["--slo", "ttft=5"], "ttft=500ms"),
         (["--texts", "/none.json"], "No such file"),
+        (["--json", "/dev/null/x.json"], "name another place"),
         (["here"], "write it as"),
     ],
 )

@@ -91,6 +91,7 @@ def test_two_rounds_take_as_long_as_both() -> None:
     assert two.summaries[0].turns == 2 * one.summaries[0].turns
     assert two.summaries[0].wall == pytest.approx(2 * one.summaries[0].wall)
     assert two.summaries[0].turns_rate == pytest.approx(one.summaries[0].turns_rate)
+    assert two.summaries[0].steady_output_rate == pytest.approx(one.summaries[0].steady_output_rate)
 
 
 def test_what_a_reader_must_know_is_said() -> None:

@@ -124,6 +124,15 @@ def test_figures_are_of_whole_counted_turns_only() -> None:
     assert found.good_share == pytest.approx(1 / 3), "a failure is asked, a turn that the client left is not"
 
 
+def test_the_steady_rate_leaves_the_end_out() -> None:
+    """Two turns of 3 tokens in the first second, then one alone that takes nine."""
+    turns = [turn(begin=0.0, ttft=0.1), turn(begin=0.0, ttft=0.1), turn(begin=1.0, ttft=0.1, tokens=90)]
+    found = summary(turns)
+    assert found.steady_output_rate == pytest.approx(6.0)
+    assert found.output_rate == pytest.approx(96 / 10)
+    assert summary([turn()]).steady_output_rate == 0.0
+
+
 def test_nothing_at_all_has_figures_too() -> None:
     found = summary([], Slo(ttft=1.0))
     assert (found.turns, found.wall, found.goodput, found.good_share, found.latencies) == (0, 0.0, 0.0, None, {})
