@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 
 from chatserve.page.memory_look import MemoryLook, Viewer
 from chatserve.page.memory_wire import MemoryAway, MemoryView, at_rest
@@ -15,24 +15,32 @@ from chatserve.server.running import RunningTurns
 
 EVERY = 0.5
 """Seconds between two looks of one watch."""
-APART = 0.05
-"""Seconds between two looks of any: where more is watched than that allows, all are told more seldom."""
+APART, AT_MOST = 0.05, 1.0
+"""Seconds between two looks of any."""
+REST = 19
+"""Between these, so many times what the last look took: a twentieth of the engine's time, were it all the engine's."""
 NOTHING = ""
 """What is watched by who watches no conversation in particular."""
 
 
 class Pace:
-    """Keeps the looks of one process apart, so that nobody who watches much costs the engine more."""
+    """One look after the other in one process: whoever watches much, or a large tree, is told more seldom."""
 
     def __init__(self) -> None:
-        self._free_from = 0.0
+        self._looking = asyncio.Lock()
+        self._next = 0.0
 
-    async def turn(self) -> None:
-        """Wait for the next one."""
-        now = asyncio.get_running_loop().time()
-        begins = max(now, self._free_from)
-        self._free_from = begins + APART
-        await asyncio.sleep(begins - now)
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Waits for it."""
+        now = asyncio.get_running_loop().time
+        async with self._looking:
+            await asyncio.sleep(self._next - now())
+            began = now()
+            try:
+                yield
+            finally:
+                self._next = now() + min(AT_MOST, max(APART, REST * (now() - began)))
 
 
 class MemoryWatch:
@@ -71,8 +79,8 @@ class MemoryWatch:
     async def _poll(self) -> None:
         known: MemoryView | MemoryAway | None = None
         while not self._running.closed:
-            await self._pace.turn()
-            newest = await self._seen()
+            async with self._pace.turn():
+                newest = await self._seen()
             self._newest, self._event = newest, None
             resting = at_rest(newest) if isinstance(newest, MemoryView) else newest
             if resting != known:

@@ -65,6 +65,7 @@ class MemoryParts(Parts):
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_watch, "EVERY", 0.02)
     monkeypatch.setattr(memory_watch, "APART", 0.001)
+    monkeypatch.setattr(memory_watch, "REST", 0)
 
 
 @pytest.fixture
@@ -195,6 +196,25 @@ async def test_whoever_watches_much_is_told_more_seldom(server: Running, monkeyp
         await asyncio.sleep(0.3)
         assert len(server.engine.pictured) <= (now() - began) / 0.05 + 1
         assert len({tenant for tenant, _ in server.engine.pictured}) == 8
+
+
+async def test_an_engine_that_takes_long_to_look_is_looked_at_more_seldom(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_watch, "REST", 4)
+    look, now = server.engine.picture, asyncio.get_running_loop().time
+
+    async def slow(*asked: Any) -> Any:
+        await asyncio.sleep(0.05)
+        return await look(*asked)
+
+    monkeypatch.setattr(server.engine, "picture", slow)
+    began = now()
+    async with watching(server.http()) as one, watching(server.http(), "?cache_salt=other") as two:
+        await one()
+        await two()
+        await asyncio.sleep(0.5)
+        assert len(server.engine.pictured) <= (now() - began) / 0.25 + 1
 
 
 async def test_nobody_who_watches_keeps_an_engine_from_looking_at_nothing(server: Running) -> None:
