@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 
-import msgspec
 from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse, SendTimeoutError
 from starlette.types import Receive, Scope, Send
@@ -15,13 +14,8 @@ from chatserve.server.limits import ServerLimits
 logger = logging.getLogger(__name__)
 
 
-def event(value: object) -> bytes:
-    """A value as an event; JSON escapes line ends."""
-    return b"data: " + msgspec.json.encode(value) + b"\n\n"
-
-
 class EventStream(EventSourceResponse):
-    """events: each from `event`; closed when the reader has gone, so that it can clean up after itself."""
+    """events: each whole; closed when the reader has gone, so that it can clean up after itself."""
 
     def __init__(self, events: AsyncIterator[bytes], limits: ServerLimits) -> None:
         super().__init__(

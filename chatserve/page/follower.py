@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Final
 
-from chatserve.page.event_stream import event
 from chatserve.page.live_turn import LiveTurn
 from chatserve.page.live_wire import Event
+from chatserve.server.frames import event
 
 MOST: Final = 64
 """Events that may wait for a page; one that is further behind begins anew, by asking again."""
