@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from chatserve.server.errors import Missing
 from chatserve.server.finding import no_response, reading
@@ -20,12 +20,13 @@ _ELSEWHERE_SECONDS, _LOOK_SECONDS = 2.0, 0.02
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """One of them. index: the answer's place among its turn's messages."""
+    """One of them. index: the answer's place among its turn's messages.  over: it is saved, or given up."""
 
     turn: Turn
     tenant: str
     notes: Notes
     index: int
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def response(self) -> Response:
         """As far as it has come."""
@@ -44,11 +45,19 @@ class LiveResponses:
     def add(self, live: Live) -> None:
         """Until it is saved."""
         self._live[live.turn.id] = live
-        live.turn.at_end(lambda: self._remove(live.turn.id))
+        live.turn.at_end(lambda: self._remove(live))
 
     def find(self, tenant: str, turn: str) -> Live | None:
         live = self._live.get(turn)
         return live if live is not None and live.tenant == tenant else None
+
+    async def ended(self, tenant: str, turn: str) -> None:
+        """Return when a response is not being made here any more, at once where it is not: whoever has just left one
+        may go on from it before this process has noticed, and saved what was sent.
+        """
+        live = self.find(tenant, turn)
+        if live is not None:
+            await live.over.wait()
 
     def cancel(self, tenant: str, turn: str) -> None:
         """For another process, which looks for it in the store; nothing where it is not made here."""
@@ -73,5 +82,6 @@ class LiveResponses:
                 self.ask_others(tenant, turn)
             await asyncio.sleep(_LOOK_SECONDS)
 
-    def _remove(self, turn: str) -> None:
-        del self._live[turn]
+    def _remove(self, live: Live) -> None:
+        del self._live[live.turn.id]
+        live.over.set()

@@ -96,6 +96,8 @@ class Responses:
 
     async def _begin(self, ask: ResponseAsk, bounds: Bounds) -> Live:
         """A response under way, known by its id from its first moment on."""
+        if ask.previous is not None:
+            await self._live.ended(ask.options.tenant, ask.previous)
         notes = Notes.of(ask, self._model.name, int(time.time()))
         turn = await self._opener.response(ask, bounds, lambda usage: msgspec.json.encode(notes.with_usage(usage)))
         live = Live(turn, ask.options.tenant, notes, len(ask.messages))

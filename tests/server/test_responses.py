@@ -277,6 +277,18 @@ async def test_a_reader_that_leaves_cancels_and_what_it_was_sent_is_saved(server
     assert len(kept.output_text) < len(ANSWER)
 
 
+async def test_who_has_just_left_an_answer_can_go_on_from_it_at_once(server: Running) -> None:
+    """However late the server hears of the leaving: here it has not when the next turn comes."""
+    server.engine.pace = 0.05
+    client = server.openai()
+    stream = await say(client, "Hi", stream=True)
+    name = (await anext(aiter(stream))).response.id
+    following = asyncio.create_task(say(client, "more", previous_response_id=name))
+    seen = [event.delta async for event in stream if event.type == "response.output_text.delta"]
+    assert (await following).previous_response_id == name
+    assert prompt(server) == f"user\nHi\nassistant\n{''.join(seen)}\nuser\nmore\nassistant\n"
+
+
 async def test_a_slow_reader_gets_fewer_and_longer_deltas(server: Running) -> None:
     server.engine.script = lambda _request: server.parts.tokenizer.encode("word " * 100)
     server.engine.pace = None
