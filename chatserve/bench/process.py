@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import signal
 import time
@@ -54,13 +55,17 @@ def perform(run: Run, part: Part, pipe: Pipe) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that started it
     gc.freeze()
     gc.disable()  # a pause here would look like one of the server
-    pipe.send(Ready())
-    begin = pipe.recv()
-    if not isinstance(begin, float):
-        return
+    with contextlib.suppress(BrokenPipeError, EOFError):  # whoever started it has gone: there is nobody to tell
+        pipe.send(Ready())
+        begin = pipe.recv()
+        if isinstance(begin, float):
+            pipe.send(_cost(run, part, begin, pipe))
+
+
+def _cost(run: Run, part: Part, begin: float, pipe: Pipe) -> Cost:
     cpu, wall = time.process_time(), clock()
     lags = asyncio.run(_perform(run, part, begin, pipe))
-    pipe.send(Cost(time.process_time() - cpu, clock() - wall, percentile(lags, 99) or 0.0))
+    return Cost(time.process_time() - cpu, clock() - wall, percentile(lags, 99) or 0.0)
 
 
 async def _perform(run: Run, part: Part, begin: float, pipe: Pipe) -> list[float]:

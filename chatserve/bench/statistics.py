@@ -48,7 +48,7 @@ Group = tuple[Sequence[float], Sequence[float]]
 
 
 def ratio_of_medians(groups: Sequence[Group], seed: int, draws: int = 1000) -> Interval | None:
-    """median(second) / median(first) with its bootstrap interval; None where a side has nothing, or the first no length.
+    """median(second) / median(first) with its bootstrap interval; None where a side has nothing or no length.
 
     Whole conversations are drawn with replacement, on both sides the same ones: turns of one conversation are not
     independent, and the same conversation was held with either server.
