@@ -156,6 +156,8 @@ def add_bench(bench: argparse.ArgumentParser, key: str | None) -> None:
     bench.add_argument("--rounds", type=positive, help="of a comparison, each with a seed of its own (default 2)")
     bench.add_argument("--compare-model", metavar="MODEL", help="of the other server")
     bench.add_argument("--compare-api-key", metavar="KEY", help="of the other server, which never gets the first's")
+    bench.add_argument("--extra-body", metavar="JSON", help="an object of further fields of every request")
+    bench.add_argument("--compare-extra-body", metavar="JSON", help="of the other server (default: the same)")
     bench.add_argument(
         "--stateful",
         action="store_true",
@@ -197,7 +199,7 @@ def add_bench_talk(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--later", default="40", metavar="MEAN:SPREAD", help="words of later messages (default 40)")
     group.add_argument("--answer", default="64", metavar="MEAN:SPREAD", help="tokens of an answer (default 64)")
     group.add_argument(
-        "--free-length",
+        "--natural-ends",
         action="store_true",
         help="answers may end before; for servers that do not know ignore_eos (default: exactly as long as asked)",
     )

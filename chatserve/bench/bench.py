@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -73,4 +73,5 @@ def order(servers: int, rounds: int) -> Iterator[tuple[int, int]]:
 
 
 def described(service: Service) -> Server:
-    return Server(str(service.target), service.manner.model, "responses" if service.stateful else "chat")
+    api: Literal["chat", "responses"] = "responses" if service.stateful else "chat"
+    return Server(str(service.target), service.manner.model, api, service.manner.extra)

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from chatserve.bench.record import COMPARED, Record, RunRecord
+import msgspec
+
+from chatserve.bench.record import COMPARED, Record, RunRecord, Server
 from chatserve.bench.statistics import Interval
 from chatserve.bench.summary import LATENCY_NAMES, Quantiles, Summary
 
@@ -29,7 +31,7 @@ def tables(record: Record) -> Iterator[Table]:
     for place, (server, summary) in enumerate(zip(record.servers, record.summaries, strict=True)):
         name = f"{_letter(place)}: " if len(record.servers) > 1 else ""
         yield Table(
-            f"{name}{server.url}, {server.model}, {server.api}",
+            f"{name}{described(server)}",
             ["ms", "p50", "p90", "p99", "mean", "most", "n"],
             [latency_row(LATENCY_NAMES[each], found) for each, found in summary.latencies.items()],
         )
@@ -41,6 +43,11 @@ def tables(record: Record) -> Iterator[Table]:
             yield Table(f"{name}failures", ["kind", "turns", "for example"], rows)
     if record.ratios is not None:
         yield comparison(record.summaries, record.ratios)
+
+
+def described(server: Server) -> str:
+    extra = f", {msgspec.json.encode(server.extra).decode()}" if server.extra else ""
+    return f"{server.url}, {server.model}, {server.api}{extra}"
 
 
 def latency_row(name: str, found: Quantiles) -> list[str]:
@@ -90,6 +97,12 @@ def comparison(summaries: Sequence[Summary], ratios: Mapping[str, Interval]) -> 
 
 def remarks(record: Record) -> Iterator[str]:
     """What a reader must know before believing the figures."""
+    urls = [server.url for server in record.servers]
+    if len(set(urls)) < len(urls) and not all("cache_salt" in server.extra for server in record.servers):
+        yield (
+            "A and B are one server, and it remembers what it was sent as A when it is asked the same as B: give each "
+            'a {"cache_salt": ...} of its own with --extra-body and --compare-extra-body.'
+        )
     for run in record.runs:
         where = f"{record.servers[run.server].url}: " if len(record.servers) > 1 else ""
         if run.interrupted:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
 
 from chatserve.bench.workload import Share, Spread, Think
 
@@ -32,6 +36,14 @@ def rate(name: str, value: float) -> float:
     if not 0 <= value <= 1:
         raise BadNotation(f"{name}: {value:g} is no share; write it as a number from 0 to 1")
     return value
+
+
+def fields(name: str, text: str | None) -> Mapping[str, Any]:
+    """A JSON object; none is an empty one. Raises BadNotation."""
+    try:
+        return {} if text is None else msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError:
+        raise BadNotation(f"{name}: {text!r} is no JSON object; write it as '{{\"top_k\": 1}}'") from None
 
 
 def priorities(name: str, text: str) -> tuple[Share, ...]:

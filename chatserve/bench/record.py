@@ -6,7 +6,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -25,11 +25,12 @@ DRAWN_VALUES: Final = 4_000_000
 
 
 class Server(msgspec.Struct, frozen=True):
-    """api: chat, or responses where the server keeps the conversations."""
+    """api: chat, or responses where the server keeps the conversations.  extra: further fields of every request."""
 
     url: str
     model: str
     api: Literal["chat", "responses"]
+    extra: Mapping[str, Any] = {}
 
 
 class ClientCost(msgspec.Struct, frozen=True):

@@ -6,10 +6,12 @@ import asyncio
 import os
 import secrets
 import sys
+from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -50,6 +52,8 @@ def run(
     compare_model: str | None,
     api_key: str | None,
     compare_api_key: str | None,
+    extra_body: str | None,
+    compare_extra_body: str | None,
     stateful: bool,
     rate: float | None,
     concurrency: int,
@@ -62,7 +66,7 @@ def run(
     first: str,
     later: str,
     answer: str,
-    free_length: bool,
+    natural_ends: bool,
     think: str,
     branch_rate: float,
     cancel_rate: float,
@@ -98,11 +102,14 @@ def run(
             load=Closed(concurrency) if rate is None else Open(rate),
             limits=limits(None if rate is not None else concurrency, conversations, seconds),
             slo=None if slo is None else Slo.parse(slo),
-            fixed_length=not free_length,
+            fixed_length=not natural_ends,
             processes=processes,
         )
-        asked = [(url, model, api_key)] + ([(compare, compare_model, compare_api_key)] if compare else [])
-        services = [service(*each, stateful=stateful, timeout=timeout) for each in asked]
+        extra = notation.fields("--extra-body", extra_body)
+        services = [service(url, model, api_key, extra, stateful=stateful, timeout=timeout)]
+        if compare is not None:
+            extra = notation.fields("--compare-extra-body", compare_extra_body or extra_body)
+            services.append(service(compare, compare_model, compare_api_key, extra, stateful=stateful, timeout=timeout))
         bench = Bench(
             services=services,
             texts=Generated() if texts is None else Recorded.read(texts),
@@ -140,10 +147,13 @@ def limits(users: int | None, conversations: int | None, seconds: float | None) 
     return Limits(conversations, seconds)
 
 
-def service(url: str, model: str | None, key: str | None, *, stateful: bool, timeout: float) -> Service:
+def service(
+    url: str, model: str | None, key: str | None, extra: Mapping[str, Any], *, stateful: bool, timeout: float
+) -> Service:
     """Asked which model it serves. Raises BadUrl and NotServing."""
     target = Target.parse(url, key)
-    return Service(target, Manner(asyncio.run(served_model(target, model))), stateful=stateful, timeout=timeout)
+    manner = Manner(asyncio.run(served_model(target, model)), extra=extra)
+    return Service(target, manner, stateful=stateful, timeout=timeout)
 
 
 def keep(record: Record, json: Path | None, plots: Path | None) -> None:

@@ -76,7 +76,9 @@ def test_two_servers_are_compared_in_turn_with_the_same_words(tmp_path: Path) ->
     kept = tmp_path / "out.json"
     with served(Script()) as one, served(Script(first=0.05)) as other:
         told = bench(
-            one.url, "--compare", other.url, *QUICK, "--concurrency", "2", "--json", str(kept), CHATSERVE_API_KEY="a"
+            *(one.url, "--compare", other.url, "--extra-body", '{"top_k": 1}', "--compare-extra-body", '{"top_k": 2}'),
+            *(*QUICK, "--concurrency", "2", "--json", str(kept)),
+            CHATSERVE_API_KEY="a",
         )
     assert told.returncode == 0, told.stderr
     assert "B against A" in told.stdout
@@ -87,6 +89,7 @@ def test_two_servers_are_compared_in_turn_with_the_same_words(tmp_path: Path) ->
         (1, 1, 1),
         (1, 0, 1),
     ]
+    assert [{truth.body["top_k"] for truth in each.asks()} for each in (one, other)] == [{1}, {2}]
     assert record.ratios is not None
     first, second = (summary.latencies["ttft_later"].p50 for summary in record.summaries)
     assert record.ratios["ttft_later"].ratio == pytest.approx(second / first, rel=1e-3)
@@ -184,6 +187,7 @@ def test_ctrl_c_prints_what_there_is(tmp_path: Path) -> None:
         (["--slo", "ttft=5"], "ttft=500ms"),
         (["--texts", "/none.json"], "No such file"),
         (["--json", "/dev/null/x.json"], "name another place"),
+        (["--extra-body", "[1]"], "is no JSON object"),
         (["here"], "write it as"),
     ],
 )

@@ -105,6 +105,13 @@ def test_what_a_reader_must_know_is_said() -> None:
     assert "given up, for every turn failed: status 503: not now" in " ".join(remarks(kept(hopeless)))
 
 
+def test_a_server_that_is_compared_with_itself_is_told_of() -> None:
+    found = kept(performance(0.5), performance(0.5))
+    assert not any("cache_salt" in remark for remark in remarks(found))
+    same = msgspec.structs.replace(found, servers=[found.servers[0]] * 2)
+    assert any("cache_salt" in remark for remark in remarks(same))
+
+
 def test_failures_are_shown_by_kind_with_an_example() -> None:
     (shown,) = [table for table in tables(kept(performance(0.5, Failure(CUT, EVIL)))) if "failures" in table.title]
     assert shown.rows == [[CUT, "1", EVIL]]
