@@ -44,7 +44,7 @@ class Following:
     async def _follow(self, found: Conversation, *, busy: bool) -> AsyncIterator[bytes]:
         """All of it here, so that whoever never begins to read leaves nothing behind."""
         room = self._rooms.of(found.id)
-        if not room.followers:
+        if not room.watched:
             room.elsewhere = busy and room.shown is None and not room.opening
             room.watch(Watch(self._sessions, self._running, self._relay, found).run(room))
         follower = room.join()

@@ -79,6 +79,10 @@ class Room:
             follower.tell(Begun(turn=self.shown.begun))
             follower.grew(self.shown, 0)
 
+    @property
+    def watched(self) -> bool:
+        return self._watching is not None
+
     def watch(self, work: Coroutine[None, None, None]) -> None:
         """Have something done while there are followers."""
         self._watching = asyncio.create_task(work)
@@ -90,6 +94,7 @@ class Room:
             self.far = None
             if self._watching is not None:
                 self._watching.cancel()
+                self._watching = None
 
     def state(self) -> State:
         return State(running=self.running, elsewhere=self.elsewhere)

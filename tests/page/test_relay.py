@@ -103,6 +103,20 @@ async def test_who_comes_later_is_told_all_of_it_and_may_stop_it(pair: Any, halt
         assert (end["turn"]["status"], end["turn"]["answer"]) == ("cancelled", "Hello")
 
 
+@pytest.mark.usefixtures("halted")
+async def test_a_page_that_joins_one_from_afar_is_told_what_others_do(pair: Any) -> None:
+    near, far = pair
+    name = await begin(near)
+    made = (await say(near, name, "Hi")).json()["id"]
+    async with following(far, name) as tab:
+        await tab.until("text")
+        async with following(near, name) as own:
+            await far.post(f"/page/conversations/{name}", json={"title": "New"})
+            assert (await own.until("renamed"))["title"] == "New"
+            await near.post(f"/page/turns/{made}/stop", json={})
+            await own.until("end")
+
+
 async def test_nothing_is_passed_on_that_nobody_follows(pair: Any, wire: Wire, engine: ScriptedEngine) -> None:
     near, far = pair
     engine.pace = 0.005
