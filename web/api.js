@@ -1,10 +1,11 @@
 // Asking the server: JSON both ways, the key in a header, one kind of error.
 
 import { text } from "./strings.js";
+/** @import { ErrorView } from "./types.js" */
 
 /** What a request was answered with instead of an answer. status 0: the server could not be reached. */
 export class Problem extends Error {
-  /** @param {number} status @param {import("./types.js").ErrorView} error */
+  /** @param {number} status @param {ErrorView} error */
   constructor(status, error) {
     super(error.message);
     this.status = status;
@@ -75,13 +76,13 @@ async function problemOf(response) {
   return new Problem(response.status, { ...error, message: String(error.message ?? `${response.status} ${response.statusText}`) });
 }
 
-/** @param {unknown} error @returns {import("./types.js").ErrorView} as it can be shown; throws what nobody foresaw */
+/** @param {unknown} error @returns {ErrorView} as it can be shown; throws what nobody foresaw */
 export function shown(error) {
   if (error instanceof Problem) return error.view;
   throw error;
 }
 
-/** What to do about an error. @param {import("./types.js").ErrorView} error @returns {string | null} */
+/** What to do about an error. @param {ErrorView} error @returns {string | null} */
 export function advice(error) {
   return text.help[error.code ?? ""] ?? text.help[String(error.status)] ?? null;
 }

@@ -2,20 +2,29 @@
 
 import { arrange, el } from "./dom.js";
 import { text } from "./strings.js";
-import { path, versions } from "./tree.js";
+import { empty, path, versions } from "./tree.js";
 import { errorCard, TurnView } from "./turn_view.js";
+/** @import { Conversation } from "./conversation.js" */
+/** @import { TurnActions } from "./turn_view.js" */
+/** @import { ErrorView, TurnView as Turn } from "./types.js" */
 
-/** @typedef {import("./conversation.js").Conversation} Conversation */
-/** @typedef {import("./types.js").TurnView} Turn */
+const AT_ONCE = 8; // turns at the end that are there from the first moment
+const SPARE = 4; // ms that filling one more takes, about
+const soon = { timeRemaining: () => SPARE };
+const whenIdle = window.requestIdleCallback ?? ((/** @type {(deadline: {timeRemaining(): number}) => void} */ act) => setTimeout(act, 1, soon));
+const cancelIdle = window.cancelIdleCallback ?? clearTimeout;
 
 export class ChatView {
   /** @type {Map<string, TurnView>} */
   #views = new Map();
+  /** @type {Map<TurnView, () => void>} */
+  #waiting = new Map();
+  #idle = 0;
   #refusal = "";
 
   /**
    * @param {HTMLElement} root
-   * @param {import("./turn_view.js").TurnActions & {start(words: string): void, reload(): void, resend(): void}} actions
+   * @param {TurnActions & {start(words: string): void, reload(): void, resend(): void}} actions
    */
   constructor(root, actions) {
     this.root = root;
@@ -24,7 +33,7 @@ export class ChatView {
     this.after = el("div", { class: "after" });
   }
 
-  /** Nothing is open: an invitation. @param {import("./types.js").ErrorView | null} [refused] */
+  /** Nothing is open: an invitation. @param {ErrorView | null} [refused] */
   welcome(refused = null) {
     this.#views.clear();
     const starters = text.starters.map((words) =>
@@ -40,24 +49,42 @@ export class ChatView {
   show(state) {
     if (state.gone) return this.#blank(text.notFound, [[text.toStart, () => (location.hash = "#/")]]);
     if (state.failure) return this.#blank(state.failure.message, [[text.tryAgain, this.actions.reload]]);
-    const shown = path(state.turns, state.shown);
+    const shown = path(state.turns, state.shown).filter((turn) => !empty(turn));
     if (!state.loaded) return this.#loading();
     if (this.turns.parentElement !== this.root) this.root.replaceChildren(this.turns, this.after);
     const busy = state.running !== null || state.turns.has("pending");
-    const views = shown.map((turn) => this.#view(turn, state, busy));
+    this.#waiting.clear();
+    const views = shown.map((turn, n) => this.#view(turn, state, busy, n >= shown.length - AT_ONCE));
     for (const [id, view] of this.#views) if (!views.includes(view)) this.#views.delete(id);
+    this.#fillWhenIdle();
     arrange(this.turns, views.map((view) => view.root));
     this.#after(state, shown.length === 0);
   }
 
-  /** @param {Turn} turn @param {Conversation} state @param {boolean} busy */
-  #view(turn, state, busy) {
+  /** @param {Turn} turn @param {Conversation} state @param {boolean} busy @param {boolean} now */
+  #view(turn, state, busy, now) {
     let view = this.#views.get(turn.id) ?? this.#promoted(turn);
     if (!view) view = new TurnView(turn, this.actions);
     this.#views.set(turn.id, view);
-    const ids = versions(state.turns, turn).map((other) => other.id);
-    view.update(turn, { at: ids.indexOf(turn.id), ids, busy });
+    const ids = versions(state.turns, turn).filter((other) => !empty(other)).map((other) => other.id);
+    const update = () => view.update(turn, { at: ids.indexOf(turn.id), ids, busy });
+    if (now || view.filled) update();
+    else this.#waiting.set(view, update);
     return view;
+  }
+
+  /** What is far above is filled, from below, while the browser has nothing else to do. */
+  #fillWhenIdle() {
+    cancelIdle(this.#idle);
+    if (this.#waiting.size === 0) return;
+    this.#idle = whenIdle((deadline) => {
+      for (const [view, update] of [...this.#waiting].reverse()) {
+        if (deadline.timeRemaining() < SPARE) break;
+        this.#waiting.delete(view);
+        update();
+      }
+      this.#fillWhenIdle();
+    });
   }
 
   /** A turn that had no id yet keeps its place. @param {Turn} turn */
@@ -77,10 +104,10 @@ export class ChatView {
     if (empty && !state.elsewhere) this.after.append(el("p", { class: "faint" }, text.emptyChat));
     if (state.elsewhere) this.after.append(el("p", { class: "waiting" }, el("span", { class: "pulse", "aria-hidden": "true" }), text.elsewhere));
     if (state.refused) {
-      const running = ["turn_running", "session_busy"].includes(state.refused.code ?? "");
+      const running = state.refused.running ?? null;
       this.after.append(errorCard(state.refused, [
         [text.tryAgain, this.actions.resend],
-        ...(running ? [/** @type {[string, () => void]} */ ([text.stopIt, this.actions.stop])] : []),
+        ...(running ? [/** @type {[string, () => void]} */ ([text.stopIt, () => this.actions.stop(running)])] : []),
       ]));
     }
   }

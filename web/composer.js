@@ -9,6 +9,7 @@ import { text } from "./strings.js";
 export class Composer {
   #draft = "new";
   #running = false;
+  #barred = false;
   #sending = false;
   #most = Infinity;
 
@@ -44,13 +45,14 @@ export class Composer {
     this.#check();
   }
 
-  /** @param {boolean} running @param {boolean} stopping */
-  set(running, stopping) {
+  /** @param {boolean} running @param {boolean} barred there is nothing to press now */
+  set(running, barred) {
     this.#running = running;
+    this.#barred = barred;
     this.button.classList.toggle("stops", running);
-    this.button.title = running ? (stopping ? text.stopping : text.stop) : text.send;
+    this.button.title = running ? (barred ? text.stopping : text.stop) : text.send;
     this.label.textContent = this.button.title;
-    this.#check(stopping);
+    this.#check();
   }
 
   /** @param {number} most characters */
@@ -69,7 +71,7 @@ export class Composer {
   /** The draft is given up only when the server has the message. */
   async send() {
     const words = this.words.trim();
-    if (!words || this.#running || this.#sending || words.length > this.#most) return;
+    if (!words || this.#running || this.#barred || this.#sending || words.length > this.#most) return;
     const draft = this.#draft;
     this.#sending = true;
     this.words = "";
@@ -104,9 +106,9 @@ export class Composer {
     this.field.style.blockSize = `${Math.min(this.field.scrollHeight, innerHeight * 0.4)}px`;
   }
 
-  #check(stopping = false) {
+  #check() {
     const long = this.words.length > this.#most;
-    this.button.disabled = this.#running ? stopping : !this.words.trim() || long;
+    this.button.disabled = this.#barred || (!this.#running && (!this.words.trim() || long));
     this.note.textContent = long ? text.tooLong(this.words.length, this.#most) : text.keysHint;
     this.note.classList.toggle("bad", long);
   }

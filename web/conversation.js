@@ -3,11 +3,11 @@
 import { Problem, shown } from "./api.js";
 import { Store } from "./store.js";
 import { Subscription } from "./subscription.js";
-import { asked, newestEnd } from "./tree.js";
+import { asked, empty, goesOn, newestEnd } from "./tree.js";
+/** @import { Api } from "./api.js" */
+/** @import { Link } from "./subscription.js" */
+/** @import { ErrorView, Sampling, Tree, TurnView } from "./types.js" */
 
-/** @typedef {import("./types.js").TurnView} TurnView */
-/** @typedef {import("./types.js").ErrorView} ErrorView */
-/** @typedef {import("./subscription.js").Link} Link */
 /**
  * @typedef {object} Conversation
  * @property {string} id
@@ -16,7 +16,7 @@ import { asked, newestEnd } from "./tree.js";
  * @property {string | null} leaf where the server goes on
  * @property {string | null} shown the last turn on the path that is seen
  * @property {string | null} running
- * @property {boolean} elsewhere it runs in another process
+ * @property {boolean} elsewhere one runs that cannot be followed: an API client's
  * @property {boolean} stopping
  * @property {boolean} loaded
  * @property {boolean} gone deleted, or never there
@@ -26,18 +26,16 @@ import { asked, newestEnd } from "./tree.js";
  */
 
 const PENDING = "pending";
-const POLL = 1_500;
 
 export class OpenConversation {
   /** @type {Subscription | null} */
   #subscription = null;
   #closed = new AbortController();
-  #poll = 0;
   #fetched = 0;
   #loading = 0;
 
   /**
-   * @param {import("./api.js").Api} api @param {string} id @param {string | null} shown
+   * @param {Api} api @param {string} id @param {string | null} shown
    * @param {{text(turn: TurnView, from: number): void, ended(turn: TurnView): void, changed(): void}} hear text: blocks from there on are
    *   other ones
    */
@@ -68,7 +66,6 @@ export class OpenConversation {
 
   close() {
     this.#closed.abort();
-    clearTimeout(this.#poll);
     this.#subscription?.close();
   }
 
@@ -89,10 +86,10 @@ export class OpenConversation {
     }
   }
 
-  /** @param {import("./types.js").Tree} tree */
+  /** @param {Tree} tree */
   #put(tree) {
     const before = this.state.turns;
-    const turns = new Map(tree.turns.map((turn) => [turn.id, turn]));
+    const turns = new Map(tree.turns.filter((turn) => turn.parent !== null || !empty(turn)).map((turn) => [turn.id, turn]));
     for (const turn of before.values()) {
       const runs = turn.status === "running" && (turn.id === tree.running || turn.id === this.state.running);
       const mine = turn.status === "pending" || runs || turn.error;
@@ -102,16 +99,14 @@ export class OpenConversation {
     }
     const { leaf, shown: at } = this.state;
     const follows = at === null || !turns.has(at) || at === leaf;
-    const elsewhere = tree.running === "elsewhere"; // in another process, which one is not said
+    const running = tree.running === "elsewhere" ? this.state.running : tree.running; // events say more of that one
     this.store.set({
-      turns, leaf: tree.leaf, title: tree.title, loaded: true, failure: null,
-      running: elsewhere ? (this.state.running ?? tree.running) : tree.running, elsewhere,
+      turns, leaf: tree.leaf, title: tree.title, running, loaded: true, failure: null,
       shown: follows && !turns.has(PENDING) ? this.#end(turns, tree) : at,
     });
-    this.#watchElsewhere();
   }
 
-  /** @param {Map<string, TurnView>} turns @param {import("./types.js").Tree} tree */
+  /** @param {Map<string, TurnView>} turns @param {Tree} tree */
   #end(turns, tree) {
     if (tree.running !== null && turns.has(tree.running)) return tree.running;
     const last = [...turns.values()].at(-1);
@@ -140,15 +135,8 @@ export class OpenConversation {
   /** @param {{running: string | null, elsewhere: boolean}} event */
   #connected({ running, elsewhere }) {
     const { loaded, running: before } = this.state;
-    this.store.set({ running, elsewhere: elsewhere && running !== null });
+    this.store.set({ running, elsewhere });
     if (loaded || before !== running) void this.reload(); // what came while nobody listened
-    this.#watchElsewhere();
-  }
-
-  /** Another process tells this page nothing: look until it is over. */
-  #watchElsewhere() {
-    clearTimeout(this.#poll);
-    if (this.state.elsewhere) this.#poll = setTimeout(() => void this.reload(), POLL);
   }
 
   /** @param {TurnView} turn */
@@ -182,16 +170,17 @@ export class OpenConversation {
 
   /**
    * Ask, going on from `parent`. The turn is seen at once; it is kept by the server from when it has answered.
-   * @param {string} input @param {string | null} parent @param {{instructions: string | null, settings: import("./types.js").Sampling}} how
+   * @param {string} input @param {string | null} parent @param {{instructions: string | null, settings: Sampling}} how
    * @returns {Promise<boolean>} whether it was taken
    */
   async ask(input, parent, how) {
     const { turns, id, shown: before } = this.state;
     if (turns.has(PENDING)) return false;
     for (const turn of [...turns.values()]) if (turn.error && !turn.usage) turns.delete(turn.id);
-    turns.set(PENDING, { ...blank(PENDING, parent), messages: [{ role: "user", text: input, html: null }] });
+    const known = goesOn(turns, parent);
+    turns.set(PENDING, { ...blank(PENDING, known), messages: [{ role: "user", text: input, html: null }] });
     this.store.set({ shown: PENDING, refused: null, loaded: true });
-    const body = { input, parent, settings: how.settings, ...(how.instructions ? { instructions: how.instructions } : {}) };
+    const body = { input, parent: known, settings: how.settings, ...(how.instructions ? { instructions: how.instructions } : {}) };
     try {
       const taken = await this.api.post(`/page/conversations/${id}/turns`, body);
       const pending = turns.get(PENDING);
@@ -210,18 +199,19 @@ export class OpenConversation {
     }
   }
 
-  /** The same question once more, beside the answer there is. @param {TurnView} turn @param {{instructions: string | null, settings: import("./types.js").Sampling}} how */
+  /** The same question once more, beside the answer there is. @param {TurnView} turn @param {{instructions: string | null, settings: Sampling}} how */
   again(turn, how) {
     return this.ask(asked(turn), turn.parent, how);
   }
 
-  async stop() {
-    const { running } = this.state;
+  /** @param {string | null} [running] another turn than the one that is known to run */
+  async stop(running = this.state.running) {
     if (running === null || this.state.stopping) return;
     this.store.set({ stopping: true });
     try {
       await this.api.post(`/page/turns/${running}/stop`);
       if (this.state.running === running) await this.reload(); // the event may be on its way, or lost
+      this.store.set({ refused: null });
     } catch (error) {
       this.store.set({ refused: shown(error) });
       if (this.state.running === running) void this.reload();

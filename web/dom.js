@@ -101,8 +101,18 @@ const SHAPES = /** @type {Record<string, string>} */ ({
   right: "M8 5l5 5-5 5",
 });
 
+/** @type {Map<string, SVGElement>} */
+const drawn = new Map();
+
 /** @param {string} name @returns {SVGElement} */
 export function icon(name) {
+  const known = drawn.get(name) ?? draw(name);
+  drawn.set(name, known);
+  return /** @type {SVGElement} */ (known.cloneNode(true));
+}
+
+/** @param {string} name @returns {SVGElement} */
+function draw(name) {
   const svg = vector("svg", { viewBox: "0 0 20 20", class: `i i-${name}`, "aria-hidden": "true" });
   svg.append(vector("path", { d: SHAPES[name] ?? "" }));
   return svg;

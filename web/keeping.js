@@ -7,6 +7,7 @@ import { go } from "./route.js";
 import { text } from "./strings.js";
 import { toast } from "./toast.js";
 import { exportFile, importFile, NotJson } from "./transfer.js";
+/** @import { Api } from "./api.js" */
 
 /**
  * @typedef {object} Hear
@@ -18,7 +19,7 @@ import { exportFile, importFile, NotJson } from "./transfer.js";
  */
 
 export class Keeping {
-  /** @param {import("./api.js").Api} api @param {Hear} hear */
+  /** @param {Api} api @param {Hear} hear */
   constructor(api, hear) {
     this.api = api;
     this.hear = hear;

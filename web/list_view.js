@@ -3,8 +3,9 @@
 import { shown } from "./api.js";
 import { arrange, el, iconButton } from "./dom.js";
 import { text } from "./strings.js";
+/** @import { Api } from "./api.js" */
+/** @import { Row } from "./types.js" */
 
-/** @typedef {import("./types.js").Row} Row */
 /** @typedef {(button: HTMLElement, row: Row) => void} OpenRowMenu */
 
 const PAGE = 40;
@@ -23,7 +24,7 @@ export class ListView {
   #made = new Map();
 
   /**
-   * @param {HTMLElement} root @param {HTMLInputElement} search @param {import("./api.js").Api} api
+   * @param {HTMLElement} root @param {HTMLInputElement} search @param {Api} api
    * @param {{menu: OpenRowMenu, hidden(id: string): boolean}} actions
    */
   constructor(root, search, api, actions) {

@@ -21,6 +21,9 @@ import { fill, text } from "./strings.js";
 import { say, toast } from "./toast.js";
 import { path } from "./tree.js";
 import { Warm } from "./warm.js";
+/** @import { How } from "./settings.js" */
+/** @import { Link } from "./subscription.js" */
+/** @import { ServerSettings, TurnView } from "./types.js" */
 
 const LIST_AGES = 30_000;
 
@@ -29,7 +32,7 @@ class Page {
   api = new Api(this.keys);
   warm = new Warm(this.api);
   others = new BroadcastChannel("chatserve");
-  /** @type {import("./types.js").ServerSettings} */
+  /** @type {ServerSettings} */
   server = { needs_key: false };
   /** @type {OpenConversation | null} */
   open = null;
@@ -50,7 +53,7 @@ class Page {
       again: (turn) => this.asking((open, how) => open.again(turn, how)),
       edit: (turn, words) => this.asking((open, how) => open.ask(words, turn.parent, how)),
       show: (id) => this.branch(id),
-      stop: () => void this.open?.stop(),
+      stop: (running) => void this.open?.stop(running),
       complain: (words) => toast(words),
       start: (words) => ((this.composer.words = words), void this.composer.send()),
       reload: () => void this.open?.reload(),
@@ -155,7 +158,7 @@ class Page {
     open.store.watch((state) => {
       if (this.open !== open) return;
       this.chat.show(state);
-      this.composer.set(state.running !== null, state.stopping);
+      this.composer.set(state.running !== null, state.stopping || state.elsewhere);
       this.link(state.link);
       this.head();
       if (state.running !== running && state.running) say(text.saidAnswering);
@@ -179,7 +182,7 @@ class Page {
     byId("subtitle").textContent = [used, this.server.model].filter(Boolean).join(" · ");
   }
 
-  /** @param {import("./subscription.js").Link} link */
+  /** @param {Link} link */
   link({ state, wait }) {
     byId("link").hidden = state !== "lost";
     byId("link").textContent = state === "lost" ? text.lost(wait) : "";
@@ -206,7 +209,7 @@ class Page {
     return this.asking((open, how) => open.ask(words, open.state.shown, how));
   }
 
-  /** @param {(open: OpenConversation, how: import("./settings.js").How) => Promise<boolean>} ask @returns {Promise<boolean>} */
+  /** @param {(open: OpenConversation, how: How) => Promise<boolean>} ask @returns {Promise<boolean>} */
   async asking(ask) {
     const { open } = this;
     if (!open) return false;
@@ -233,11 +236,11 @@ class Page {
 
   typing() {
     const state = this.open?.state;
-    if (!state?.loaded || state.leaf === null || state.running !== null) return;
+    if (!state?.loaded || state.leaf === null || state.turns.size === 0 || state.running !== null) return;
     this.warm.begin(state.id, state.leaf, state.shown);
   }
 
-  /** @param {import("./types.js").TurnView} turn */
+  /** @param {TurnView} turn */
   ended(turn) {
     const words = (turn.answer ?? "").split(/\s+/).filter(Boolean).length;
     say(turn.status === "cancelled" ? text.saidStopped : text.saidDone(words));

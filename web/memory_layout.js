@@ -1,6 +1,7 @@
 // Where each piece of the rTree lies in its picture: along the line by tokens, one row for every end.
 
-/** @typedef {import("./types.js").Piece} Piece */
+/** @import { Piece } from "./types.js" */
+
 /** @typedef {{piece: Piece, x: number, y: number, width: number, height: number, leaf: boolean}} Box x, width: tokens; y, height: rows */
 
 /** @param {Piece[]} pieces parents first @returns {{boxes: Box[], rows: number, tokens: number}} */

@@ -5,10 +5,8 @@ import { el, iconButton } from "./dom.js";
 import { MemoryPicture } from "./memory_picture.js";
 import { bytes, number, text } from "./strings.js";
 import { Subscription } from "./subscription.js";
-
-/** @typedef {import("./types.js").MemoryView} MemoryView */
-/** @typedef {import("./types.js").Piece} Piece */
-/** @typedef {import("./types.js").Device} Device */
+/** @import { Api } from "./api.js" */
+/** @import { Device, MemoryView, Piece } from "./types.js" */
 
 export class MemoryPanel {
   /** @type {Subscription | null} */
@@ -18,7 +16,7 @@ export class MemoryPanel {
   #conversation = "";
   #frame = 0;
 
-  /** @param {HTMLElement} root @param {import("./api.js").Api} api @param {{close(): void, open(conversation: string): void}} actions */
+  /** @param {HTMLElement} root @param {Api} api @param {{close(): void, open(conversation: string): void}} actions */
   constructor(root, api, actions) {
     this.api = api;
     this.bar = el("div", { class: "bar tall", "aria-hidden": "true" });
@@ -52,6 +50,7 @@ export class MemoryPanel {
     this.#subscription = new Subscription(
       (signal) => this.api.stream(`/page/memory/events${query}`, signal),
       (event) => {
+        if (event.type === "error") this.note.textContent = event.error.message;
         if (event.type !== "memory") return;
         this.#view = event;
         this.#soon();
@@ -83,6 +82,7 @@ export class MemoryPanel {
     this.sum.textContent = text.ofLimit(device.used_bytes + device.shared_bytes, device.limit_bytes);
     this.bar.replaceChildren(...parts.map(([key, size]) => {
       const part = el("span", { class: `part ${key}` });
+      part.hidden = size === 0;
       part.style.inlineSize = `${(100 * size) / Math.max(1, device.limit_bytes)}%`;
       return part;
     }));
@@ -99,7 +99,7 @@ export class MemoryPanel {
   #plain(device) {
     const said = [figure(bytes(device.given_back_bytes), text.givenBack), figure(`${number(device.running)}, ${number(device.waiting)}`, text.runningNow)];
     if (device.device_free_bytes !== null) said.push(figure(bytes(device.device_free_bytes), text.deviceFree));
-    said.push(figure(text.chunkTokens(device.chunk_tokens, device.chunk_bytes), text.chunkSize));
+    said.push(figure(bytes(device.chunk_bytes), text.chunkOf(device.chunk_tokens)));
     return said;
   }
 

@@ -3,8 +3,7 @@
 import { vector } from "./dom.js";
 import { layout, pathOf } from "./memory_layout.js";
 import { text } from "./strings.js";
-
-/** @typedef {import("./types.js").Piece} Piece */
+/** @import { Piece } from "./types.js" */
 
 const TALLEST = 26;
 const LOWEST = 5;
@@ -43,6 +42,7 @@ export class MemoryPicture {
     const row = Math.max(LOWEST, Math.min(TALLEST, Math.floor(360 / Math.max(1, rows))));
     const scale = (row < NAMED ? width : width * 0.8) / tokens; // names stand beside their rows
     const path = pathOf(pieces, conversation);
+    const next = Math.min(...pieces.map((piece) => piece.next ?? Infinity)); // others' may come before it
     this.#pieces = pieces;
     this.svg.setAttribute("width", String(width));
     this.svg.setAttribute("height", String(rows * row));
@@ -55,7 +55,7 @@ export class MemoryPicture {
       const group = this.#made.get(piece.id) ?? this.#make(piece.id);
       const x = box.x * scale;
       const wide = Math.max(2, box.width * scale - 1);
-      set(group, "class", classes(piece, path.has(piece.id)));
+      set(group, "class", classes(piece, path.has(piece.id), piece.next === next));
       group.style.transform = `translate(${x.toFixed(1)}px, ${box.y * row}px)`;
       const rect = /** @type {SVGElement} */ (group.firstElementChild);
       rect.style.width = `${wide.toFixed(1)}px`;
@@ -110,10 +110,10 @@ export class MemoryPicture {
   }
 }
 
-/** @param {Piece} piece @param {boolean} here */
-function classes(piece, here) {
+/** @param {Piece} piece @param {boolean} here @param {boolean} next */
+function classes(piece, here, next) {
   return [
-    "piece", `tier-${piece.tier}`, piece.shared ? "shared" : "private", piece.in_use && "used", piece.warm && "warm", piece.next === 0 && "next", here && "here",
+    "piece", `tier-${piece.tier}`, piece.shared ? "shared" : "private", piece.in_use && "used", piece.warm && "warm", next && "next", here && "here",
     piece.conversation && "opens",
   ].filter(Boolean).join(" ");
 }

@@ -2,6 +2,7 @@
 
 import { text } from "./strings.js";
 import { toast } from "./toast.js";
+/** @import { Api } from "./api.js" */
 
 const GRACE = 8_000;
 
@@ -9,7 +10,7 @@ export class Removals {
   /** @type {Map<string, {timer: number, untoast: () => void}>} */
   #waiting = new Map();
 
-  /** @param {import("./api.js").Api} api @param {{changed(): void, failed(error: unknown): void}} hear */
+  /** @param {Api} api @param {{changed(): void, failed(error: unknown): void}} hear */
   constructor(api, hear) {
     this.api = api;
     this.hear = hear;

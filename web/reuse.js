@@ -2,8 +2,7 @@
 
 import { el } from "./dom.js";
 import { number, text } from "./strings.js";
-
-/** @typedef {import("./types.js").TurnView} TurnView */
+/** @import { Stopped, TurnView } from "./types.js" */
 
 const KINDS = /** @type {const} */ ([
   ["taken_over", text.takenOver, text.takenOverMore],
@@ -63,7 +62,7 @@ export function reasons(turn) {
   const said = [el("p", { class: "head" }, text.whyTitle(sent)), bar, rows];
   if (reuse) {
     const tell = text.why[reuse.stopped?.why ?? "none"];
-    const stopped = /** @type {import("./types.js").Stopped} */ (reuse.stopped);
+    const stopped = /** @type {Stopped} */ (reuse.stopped);
     said.push(el("p", { class: "head" }, text.whyNotMore), el("p", { dir: "auto" }, tell ? tell(stopped) : String(stopped?.why)));
   }
   said.push(el("p", { class: "faint" }, text.made(usage.output_tokens)));

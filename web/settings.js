@@ -4,8 +4,9 @@ import { openDialog } from "./dialogs.js";
 import { el } from "./dom.js";
 import { keep, keptJson } from "./kept.js";
 import { text } from "./strings.js";
+/** @import { Sampling, ServerSettings, TurnView } from "./types.js" */
 
-/** @typedef {{instructions: string | null, settings: import("./types.js").Sampling}} How */
+/** @typedef {{instructions: string | null, settings: Sampling}} How */
 
 /** name, least, most, step */
 const FIELDS = /** @type {const} */ ([
@@ -18,7 +19,7 @@ const FIELDS = /** @type {const} */ ([
   ["seed", 0, null, 1],
 ]);
 
-/** What is set for a conversation; where nothing was, as its last turn was made. @param {string | null} conversation @param {import("./types.js").TurnView} [last] @returns {How} */
+/** What is set for a conversation; where nothing was, as its last turn was made. @param {string | null} conversation @param {TurnView} [last] @returns {How} */
 export function howOf(conversation, last) {
   const set = keptJson(`how.${conversation ?? "new"}`);
   if (set) return { instructions: set.instructions ?? null, settings: set.settings ?? {} };
@@ -26,7 +27,7 @@ export function howOf(conversation, last) {
   return { instructions: null, settings: {} };
 }
 
-/** A turn's settings, as far as they are ours to set. @param {import("./types.js").Sampling | null} settings */
+/** A turn's settings, as far as they are ours to set. @param {Sampling | null} settings */
 function known(settings) {
   const names = /** @type {readonly string[]} */ (FIELDS.map(([name]) => name));
   return Object.fromEntries(Object.entries(settings ?? {}).filter(([name, value]) => names.includes(name) && value !== null));
@@ -38,7 +39,7 @@ export function keepHow(conversation, how) {
 }
 
 /**
- * @param {string | null} conversation @param {How} how @param {import("./types.js").ServerSettings} server
+ * @param {string | null} conversation @param {How} how @param {ServerSettings} server
  * @param {{forgetKey: (() => void) | null, closed(): void}} more
  */
 export function settingsDialog(conversation, how, server, more) {
@@ -76,7 +77,7 @@ export function settingsDialog(conversation, how, server, more) {
   ], more.closed);
 }
 
-/** @param {import("./types.js").ServerSettings} server */
+/** @param {ServerSettings} server */
 function modelField(server) {
   if (!server.model) return null;
   const models = server.models ?? [server.model];

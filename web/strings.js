@@ -1,10 +1,14 @@
 // Every English word of the page.
 
+/** @import { Stopped, Token } from "./types.js" */
+
 /** @param {number} n @param {string} one @param {string} [many] */
 const count = (n, one, many = `${one}s`) => `${number(n)} ${n === 1 ? one : many}`;
 
+const digits = new Intl.NumberFormat("en");
+
 /** @param {number} n */
-export const number = (n) => n.toLocaleString("en");
+export const number = (n) => digits.format(n);
 
 /** @param {number} n bytes */
 export function bytes(n) {
@@ -17,7 +21,7 @@ export function bytes(n) {
 /** @param {number} ms */
 export const seconds = (ms) => (ms < 995 ? `${Math.max(1, Math.round(ms))} ms` : `${(ms / 1000).toFixed(ms < 9950 ? 1 : 0)} s`);
 
-/** @param {import("./types.js").Token | null} token */
+/** @param {Token | null} token */
 const quoted = (token) => (token === null ? "something else" : `“${token.text.replace(/\n/g, "⏎")}”`);
 
 export const text = {
@@ -97,7 +101,7 @@ export const text = {
   // the connection
   connecting: "Connecting…",
   lost: (/** @type {number} */ s) => `The connection was lost. Trying again in ${s} s; the answer goes on at the server.`,
-  elsewhere: "Another process of this server is answering. The answer appears here when it is complete.",
+  elsewhere: "A client of the API is being answered in this conversation. The answer appears here when it is complete.",
 
   // what can go wrong, and what to do
   errorTitle: "That did not work.",
@@ -108,11 +112,17 @@ export const text = {
   toStart: "Start a new one",
   help: /** @type {Record<string, string>} */ ({
     turn_running: "Another answer is being written in this conversation, perhaps in another tab. Wait for it, or stop it.",
-    session_busy: "Another answer is being written in this conversation. Wait for it, or stop it.",
+    conversation_busy: "Another answer is being written in this conversation. Wait for it, then try again.",
+    session_busy: "Another answer is being written in this conversation. Wait for it, then try again.",
     context_length_exceeded: "The conversation is longer than the model can read. Go on from an earlier turn, or start a new conversation.",
     rate_limit_exceeded: "This key has used what it may use in a minute. Wait a little, then try again.",
+    loading: "The model is still being loaded. Try again in a moment.",
     not_ready: "The model is still being loaded. Try again in a moment.",
     engine_died: "The engine stopped and is being started again. What was said is kept: try again in a moment.",
+    engine_restarting: "The engine is being started again. What was said is kept: try again in a moment.",
+    turn_not_saved: "The answer could not be saved. The server’s log says why; try again.",
+    draining: "The server is being stopped. Try again when it is back.",
+    store: "The place where conversations are kept cannot be reached. Try again in a moment.",
     internal_error: "The fault is the server’s. Trying again may help; its log says more.",
     429: "The server has as much to do as it takes on. Wait a moment, then try again.",
     503: "The server is starting or leaving. Try again in a moment.",
@@ -208,7 +218,7 @@ export const text = {
   computedMore: "new to the server",
   whyNotMore: "Why not more?",
   made: (/** @type {number} */ n) => `${count(n, "token")} written.`,
-  why: /** @type {Record<string, (stopped: import("./types.js").Stopped) => string>} */ ({
+  why: /** @type {Record<string, (stopped: Stopped) => string>} */ ({
     none: () => "It could not be more: the last token is always computed, because it makes the next one.",
     record_ends: () => "Everything that was remembered was reused. The rest is new: your message.",
     differs: ({ at, found, asked }) =>
@@ -235,8 +245,7 @@ export const text = {
   ofLimit: (/** @type {number} */ used, /** @type {number} */ limit) => `${bytes(used)} of ${bytes(limit)} in use`,
   givenBack: "given back to the device since the start",
   deviceFree: "free on the device",
-  chunkSize: "a chunk",
-  chunkTokens: (/** @type {number} */ tokens, /** @type {number} */ size) => `${count(tokens, "token")}, ${bytes(size)}`,
+  chunkOf: (/** @type {number} */ tokens) => `a chunk of ${count(tokens, "token")}`,
   runningNow: "answers being written, waiting",
   othersHold: (/** @type {number} */ nodes, /** @type {number} */ size) => `Other keys hold ${bytes(size)} in ${count(nodes, "piece")}.`,
   notShown: (/** @type {number} */ n) => `${count(n, "older piece")} not shown.`,

@@ -2,8 +2,10 @@
 
 import { el } from "./dom.js";
 import { text } from "./strings.js";
+/** @import { Api } from "./api.js" */
+/** @import { Row } from "./types.js" */
 
-/** Fetched with the key in its header, then given to the browser. @param {import("./api.js").Api} api @param {string} id @param {"json" | "markdown"} format */
+/** Fetched with the key in its header, then given to the browser. @param {Api} api @param {string} id @param {"json" | "markdown"} format */
 export async function exportFile(api, id, format) {
   const response = await api.stream(`/page/conversations/${id}/export?format=${format}`);
   const named = response.headers.get("content-disposition")?.match(/filename\*=UTF-8''([^;]+)/i)?.[1];
@@ -17,7 +19,7 @@ export async function exportFile(api, id, format) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** @param {import("./api.js").Api} api @param {File} file @returns {Promise<import("./types.js").Row>} */
+/** @param {Api} api @param {File} file @returns {Promise<Row>} */
 export async function importFile(api, file) {
   let content;
   try {

@@ -1,6 +1,7 @@
 // A conversation's turns as a tree: which are shown, and which stand beside them.
 
-/** @typedef {import("./types.js").TurnView} TurnView */
+/** @import { TurnView } from "./types.js" */
+
 /** @typedef {Map<string, TurnView>} Turns in the order they were made */
 
 /** From the first turn to this one. @param {Turns} turns @param {string | null} leaf @returns {TurnView[]} */
@@ -33,6 +34,16 @@ export function newestEnd(turns, id) {
     }
   }
   return end;
+}
+
+/** Nothing was said: where a conversation begins, or what was deleted. @param {TurnView} turn */
+export const empty = (turn) => turn.messages.length === 0 && turn.answer === null && turn.status !== "running" && turn.status !== "pending";
+
+/** The turn to go on from, at this one or before it; null: where the conversation begins. @param {Turns} turns @param {string | null} id @returns {string | null} */
+export function goesOn(turns, id) {
+  let turn = turns.get(id ?? "");
+  while (turn && empty(turn)) turn = turns.get(turn.parent ?? "");
+  return turn?.id ?? null;
 }
 
 /** What its user said, for asking again. @param {TurnView} turn @returns {string} */

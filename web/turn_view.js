@@ -6,14 +6,14 @@ import { el, icon, iconButton, sanitized } from "./dom.js";
 import { lineOf, reuseLine } from "./reuse.js";
 import { text } from "./strings.js";
 import { asked } from "./tree.js";
+/** @import { ErrorView, Message, TurnView as Turn } from "./types.js" */
 
-/** @typedef {import("./types.js").TurnView} Turn */
 /**
  * @typedef {object} TurnActions
  * @property {(turn: Turn) => void} again
  * @property {(turn: Turn, words: string) => Promise<boolean>} edit
  * @property {(id: string) => void} show
- * @property {() => void} stop
+ * @property {(running: string) => void} stop
  * @property {(words: string) => void} complain
  */
 /** @typedef {{at: number, ids: string[], busy: boolean}} Standing which of its versions a turn is; busy: no other may begin now */
@@ -26,6 +26,7 @@ export class TurnView {
   constructor(turn, actions) {
     this.turn = turn;
     this.actions = actions;
+    this.filled = false;
     this.messages = el("div", { class: "messages" });
     this.thinkingBody = el("div", { class: "prose" });
     this.thinkingHead = el("span");
@@ -39,6 +40,7 @@ export class TurnView {
 
   /** @param {Turn} turn @param {Standing} standing */
   update(turn, standing) {
+    this.filled = true;
     this.turn = turn;
     this.standing = standing;
     this.root.dataset.id = turn.id;
@@ -77,7 +79,7 @@ export class TurnView {
     this.messages.replaceChildren(...messages.map((message) => this.#message(message)));
   }
 
-  /** @param {import("./types.js").Message} message */
+  /** @param {Message} message */
   #message({ role, text: words, html }) {
     const who = { user: text.you, assistant: text.assistant }[role] ?? text.system;
     const body = el("div", { class: "prose" });
@@ -185,7 +187,7 @@ export class TurnView {
 }
 
 /**
- * What went wrong, where it did, and what to do. @param {import("./types.js").ErrorView} error @param {[string, () => void][]} ways
+ * What went wrong, where it did, and what to do. @param {ErrorView} error @param {[string, () => void][]} ways
  */
 export function errorCard(error, ways) {
   const what = advice(error);

@@ -1,5 +1,7 @@
 // Have the server bring a conversation's past back while its user still types.
 
+/** @import { Api } from "./api.js" */
+
 const FRESH = 60_000; // ms for which a warm-up is taken to hold
 
 export class Warm {
@@ -7,7 +9,7 @@ export class Warm {
   #of = "";
   #at = 0;
 
-  /** @param {import("./api.js").Api} api */
+  /** @param {Api} api */
   constructor(api) {
     this.api = api;
   }

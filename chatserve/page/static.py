@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -32,9 +33,10 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class WebFile:
-    """tag: names the content, for a browser that has it already."""
+    """packed: the content as gzip has it.  tag: names both, for a browser that has one of them already."""
 
     content: bytes
+    packed: bytes
     kind: str
     tag: str
 
@@ -45,8 +47,9 @@ def read_files(folder: Path = WEB) -> dict[str, WebFile]:
     for path in sorted(folder.rglob("*")):
         if path.suffix in _KINDS and path.is_file():
             content = path.read_bytes()
-            tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-            files[f"/web/{path.relative_to(folder).as_posix()}"] = WebFile(content, _KINDS[path.suffix], tag)
+            tag = f'W/"{hashlib.sha256(content).hexdigest()[:32]}"'
+            packed = gzip.compress(content, mtime=0)
+            files[f"/web/{path.relative_to(folder).as_posix()}"] = WebFile(content, packed, _KINDS[path.suffix], tag)
     return files
 
 
@@ -74,7 +77,15 @@ class StaticFiles:
         file = self._files.get(path)
         if file is None:
             raise Missing(f"There is no file {shown(path)}.", code="route_not_found")
-        headers = {"Cache-Control": "no-cache", "ETag": file.tag}
+        headers = {"Cache-Control": "no-cache", "ETag": file.tag, "Vary": "Accept-Encoding"}
         if file.tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
+        if _takes_gzip(request):
+            return Response(file.packed, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.kind)
         return Response(file.content, headers=headers, media_type=file.kind)
+
+
+def _takes_gzip(request: Request) -> bool:
+    """Of a list like `gzip;q=0, br`, one without a weight of nought; `*` is not meant by anybody."""
+    asked = [part.replace(" ", "").split(";") for part in request.headers.get("accept-encoding", "").split(",")]
+    return any(part[0] == "gzip" and part[1:] not in (["q=0"], ["q=0.0"]) for part in asked)

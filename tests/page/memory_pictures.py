@@ -33,15 +33,37 @@ def picture(count: int, ends: Sequence[tuple[str, str]] = (), seed: int = 3) -> 
 def piece(number: int, parent: int | None, start: int, end: int) -> dict[str, Any]:
     size = end - start
     return {
-        "id": number, "parent": parent, "start": start, "end": end, "chunks": -(-size // CHUNK), "bytes": size * TOKEN, "shared": False,
-        "tier": "device", "in_use": False, "warm": False, "idle_s": 60.0, "next": None, "conversation": None, "title": None,
-    }  # fmt: skip
+        "id": number,
+        "parent": parent,
+        "start": start,
+        "end": end,
+        "chunks": -(-size // CHUNK),
+        "bytes": size * TOKEN,
+        "shared": False,
+        "tier": "device",
+        "in_use": False,
+        "warm": False,
+        "idle_s": 60.0,
+        "next": None,
+        "conversation": None,
+        "title": None,
+    }
 
 
 def device() -> dict[str, Any]:
     mega = 1 << 20
     return {
-        "limit_bytes": 1024 * mega, "physical_bytes": 620 * mega, "used_bytes": 340 * mega, "shared_bytes": 180 * mega,
-        "free_bytes": 100 * mega, "given_back_bytes": 412 * mega, "mapped_bytes": 900 * mega, "chunk_bytes": CHUNK * TOKEN,
-        "chunk_tokens": CHUNK, "running": 1, "waiting": 2, "device_total_bytes": None, "device_free_bytes": 8192 * mega,
-    }  # fmt: skip
+        "limit_bytes": 1024 * mega,
+        "physical_bytes": 620 * mega,
+        "used_bytes": 340 * mega,
+        "shared_bytes": 180 * mega,
+        "free_bytes": 100 * mega,
+        "given_back_bytes": 412 * mega,
+        "mapped_bytes": 900 * mega,
+        "chunk_bytes": CHUNK * TOKEN,
+        "chunk_tokens": CHUNK,
+        "running": 1,
+        "waiting": 2,
+        "device_total_bytes": None,
+        "device_free_bytes": 8192 * mega,
+    }

@@ -1,4 +1,4 @@
-"""The page's routes around a script: answers whose pace, words and faults a test decides. No model, no store, no engine.
+"""The page's routes around a script: answers whose pace, words and faults a test decides. No model, no store.
 
 What a message says decides its answer: see `ScriptedPage.answers`. Everything travels exactly as from the real server.
 """
@@ -105,16 +105,33 @@ class ScriptedPage:
     def turn(self, asked: str, answer: str, parent: str | None, **more: Any) -> Json:
         made = len(answer.split())
         usage = {
-            "input_tokens": 120, "output_tokens": made, "total_tokens": 120 + made,
-            "input_tokens_details": {"cached_tokens": 96, "chatserve": {
-                "taken_over": 64, "mapped": 0, "copied": 32, "promoted": 0,
-                "stopped": {"at": 96, "why": "record_ends", "found": None, "asked": {"id": 1, "text": "user"}}}},
-        }  # fmt: skip
+            "input_tokens": 120,
+            "output_tokens": made,
+            "total_tokens": 120 + made,
+            "input_tokens_details": {
+                "cached_tokens": 96,
+                "chatserve": {
+                    "taken_over": 64,
+                    "mapped": 0,
+                    "copied": 32,
+                    "promoted": 0,
+                    "stopped": {"at": 96, "why": "record_ends", "found": None, "asked": {"id": 1, "text": "user"}},
+                },
+            },
+        }
         return {
-            "id": f"resp_{next(self.ids):032x}", "parent": parent, "created_at": int(time.time()), "status": "completed",
-            "instructions": None, "messages": [message("user", asked)], "answer": answer, **shown(answer), "usage": usage,
-            "times": {"ttft_ms": 112.0, "tokens_per_second": 27.6}, "settings": {},
-        } | more  # fmt: skip
+            "id": f"resp_{next(self.ids):032x}",
+            "parent": parent,
+            "created_at": int(time.time()),
+            "status": "completed",
+            "instructions": None,
+            "messages": [message("user", asked)],
+            "answer": answer,
+            **shown(answer),
+            "usage": usage,
+            "times": {"ttft_ms": 112.0, "tokens_per_second": 27.6},
+            "settings": {},
+        } | more
 
     # -- routes
 
@@ -149,11 +166,17 @@ class ScriptedPage:
     async def settings(self, request: Request) -> Response:
         if self.key and not authorized(request, self.key):
             return JSONResponse({"needs_key": True})
-        return JSONResponse({
-            "model": "scripted/model", "models": ["scripted/model"], "max_model_len": 8192, "needs_key": bool(self.key),
-            "defaults": {"temperature": 0.7, "top_p": 0.9, "max_output_tokens": None}, "version": "0.1.0",
-            "limits": {"input_characters": 20000},
-        })  # fmt: skip
+        return JSONResponse(
+            {
+                "model": "scripted/model",
+                "models": ["scripted/model"],
+                "max_model_len": 8192,
+                "needs_key": bool(self.key),
+                "defaults": {"temperature": 0.7, "top_p": 0.9, "max_output_tokens": None},
+                "version": "0.1.0",
+                "limits": {"input_characters": 20000},
+            }
+        )
 
     async def list(self, request: Request) -> Response:
         words = request.query_params.get("query", "").lower().split()

@@ -36,8 +36,20 @@ async def test_every_file_says_what_it_is_and_is_sent_once(page: httpx.AsyncClie
         assert first.content == file.content
         assert first.headers["content-type"].partition(";")[0] == file.kind
         assert first.headers["cache-control"] == "no-cache"
-        again = await page.get(path, headers={"If-None-Match": f'"other", W/{first.headers["etag"]}'})
+        again = await page.get(path, headers={"If-None-Match": f'"other", {first.headers["etag"]}'})
         assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_whoever_takes_it_packed_gets_it_packed(page: httpx.AsyncClient) -> None:
+    sizes = {}
+    for asked in ("identity", "gzip;q=0", "br", "gzip, deflate, br", "deflate, gzip;q=0.5"):
+        response = await page.get("/web/strings.js", headers={"Accept-Encoding": asked})
+        assert response.content == (WEB / "strings.js").read_bytes()
+        assert response.headers["vary"] == "Accept-Encoding"
+        sizes[asked] = int(response.headers["content-length"])
+    plain, *_, packed = sorted(set(sizes.values()), reverse=True)
+    assert list(sizes.values()) == [plain, plain, plain, packed, packed]
+    assert packed < plain / 2
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -32,7 +32,7 @@ def artefacts() -> Path:
 
 @pytest.fixture
 def tabs(chromium: Browser) -> Iterator[Tabs]:
-    """Opens tabs of one profile. Afterwards nobody may have complained: no script's error, nothing the policy stopped."""
+    """Opens tabs of one profile. Afterwards nobody may have complained: no script, and not the content policy."""
     tabs = Tabs(chromium)
     yield tabs
     tabs.close()

@@ -6,13 +6,15 @@ import re
 import shutil
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Locator, Page, expect
 
 WATCH = """
 window.complaints = [];
-document.addEventListener("securitypolicyviolation", (event) => window.complaints.push(`policy: ${event.violatedDirective} ${event.blockedURI}`));
+document.addEventListener("securitypolicyviolation", ({ violatedDirective, blockedURI }) => {
+    window.complaints.push(`policy: ${violatedDirective} ${blockedURI}`);
+});
 """
-expect.set_options(timeout=10_000)
+expect.set_options(timeout=30_000)
 
 
 def chromium_path() -> str:
@@ -42,7 +44,7 @@ class Tabs:
         """A new one, for the tabs that are opened from here on."""
         context = self.browser.new_context(viewport={"width": width, "height": height}, **more)
         context.add_init_script(WATCH)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(30_000)
         context.grant_permissions(["clipboard-read", "clipboard-write"])
         self.contexts.append(context)
         return context
@@ -58,10 +60,18 @@ class Tab:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.said: list[str] = []
-        self.expected = re.compile(r"Failed to load resource|net::ERR_")  # an answer that is no 200, which a test asked for
+        self.expected = re.compile(r"Failed to load resource|net::ERR_")  # an answer that a test asked for
         page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
-        page.on("console", lambda line: self.said.append(line.text) if line.type in ("error", "warning") else None)
-        page.on("dialog", lambda dialog: (self.said.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("console", self._console)
+        page.on("dialog", self._dialog)
+
+    def _console(self, line: ConsoleMessage) -> None:
+        if line.type in ("error", "warning"):
+            self.said.append(line.text)
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.said.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
 
     def heard(self) -> list[str]:
         policy = [] if self.page.is_closed() else self.page.evaluate("window.complaints ?? []")

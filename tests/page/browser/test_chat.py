@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+
 from playwright.sync_api import expect
 
 from tests.page.browser.tab import Tabs
@@ -39,7 +40,12 @@ def test_an_answer_is_patched_in_place_while_it_grows(tabs: Tabs, script: Script
     tab.page.evaluate("window.kept = [...document.querySelectorAll('.answer p')]")
     tab.complete()
     expect(tab.answer).to_contain_text("Second goes on and ends.")
-    assert tab.page.evaluate("window.kept.length > 0 && window.kept.every((each, n) => each === document.querySelectorAll('.answer p')[n])")
+    assert tab.page.evaluate(
+        """() => {
+            const now = document.querySelectorAll(".answer p");
+            return window.kept.length > 0 && window.kept.every((each, n) => each === now[n]);
+        }"""
+    )
 
 
 def test_code_says_its_language_and_is_copied(tabs: Tabs, script: ScriptedPage) -> None:
@@ -92,8 +98,10 @@ def test_another_try_and_an_edit_are_branches_that_can_be_switched(tabs: Tabs, s
     expect(tab.last.locator(".message")).to_contain_text("Say another")
     expect(tab.last.get_by_role("group", name="Version 3 of 3")).to_be_visible()
     assert [(body["input"], body["parent"]) for kind, _, body in script.asked if kind == "turn"] == [
-        ("Say a number", None), ("Say a number", None), ("Say another", None),
-    ]  # fmt: skip
+        ("Say a number", None),
+        ("Say a number", None),
+        ("Say another", None),
+    ]
     tab.button("Previous version").click()
     tab.button("Previous version").click()
     expect(tab.answer).to_have_text("One.")

