@@ -128,6 +128,7 @@ def first_token(serving: Worker, histories: tuple[int, ...], turns: int) -> list
                 {
                     "mode": name,
                     "history_tokens": tokens,
+                    "ttft_ms_p10": round(1e3 * (percentile(seconds, 10) or 0.0), 2),
                     "ttft_ms_p50": round(1e3 * statistics.median(seconds), 2),
                     "ttft_ms_p90": round(1e3 * (percentile(seconds, 90) or 0.0), 2),
                     "worker_cpu_ms_a_turn": round(1e3 * cpu / turns, 2),

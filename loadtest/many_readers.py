@@ -2,9 +2,9 @@
 
     python -m loadtest.many_readers PORT STREAMS SECONDS PID...
 
-Prints, as JSON, what came to each kind, the gaps between events of the fast ones, and the CPU time that each process
-took meanwhile, this one last. Begins to count when every fast stream has had text, and a second of warming up is over.
-Every token of the answers is one word with a space before it, so that tokens are counted by their spaces.
+Prints, as JSON, what came to each kind, the gaps between events of the fast ones, and the CPU time (user, system) that
+each process took meanwhile, this one last. Begins to count when every fast stream has had text, and a second of warming
+up is over. Every token of the answers is one word with a space before it, so that tokens are counted by their spaces.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from array import array
 from dataclasses import dataclass, field
 
 from chatserve.bench.statistics import percentile
-from loadtest.one_worker import cpu_seconds
+from loadtest.one_worker import cpu_parts
 
 WARM_SECONDS = 1.0
 START_SECONDS = 60.0
@@ -138,6 +138,10 @@ class Crowd:
             return
 
 
+def _since(before: tuple[float, float], now: tuple[float, float]) -> tuple[float, float]:
+    return now[0] - before[0], now[1] - before[1]
+
+
 def main() -> None:
     """Open all, then read."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -150,7 +154,7 @@ def main() -> None:
     fast, slow = opened(options.port, options.streams)
     crowd = Crowd(fast, slow)
     crowd.warm_up()
-    began, cpu = time.perf_counter(), [cpu_seconds(pid) for pid in pids]
+    began, cpu = time.perf_counter(), [cpu_parts(pid) for pid in pids]
     crowd.read(options.seconds)
     took = time.perf_counter() - began
     quick, late = crowd.quick, crowd.late
@@ -159,7 +163,7 @@ def main() -> None:
         "fast": {"streams": len(fast), "events": quick.events, "tokens": quick.tokens},
         "slow": {"streams": len(slow), "events": late.events, "tokens": late.tokens},
         "gap_ms": [round(1e3 * (percentile(quick.gaps, each) or 0.0), 2) for each in (50, 99, 99.9, 100)],
-        "cpu": [cpu_seconds(pid) - before for pid, before in zip(pids, cpu, strict=True)],
+        "cpu": [_since(before, cpu_parts(pid)) for pid, before in zip(pids, cpu, strict=True)],
     }
     print(json.dumps(figures))
 

@@ -43,10 +43,16 @@ class Worker:
         return f"http://127.0.0.1:{self.port}"
 
 
-def cpu_seconds(pid: int) -> float:
-    """What a process and its threads have taken so far, in user and system mode."""
+def cpu_parts(pid: int) -> tuple[float, float]:
+    """Seconds that a process and its threads have taken so far, in user and in system mode."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    ticks = os.sysconf("SC_CLK_TCK")
+    return int(fields[11]) / ticks, int(fields[12]) / ticks
+
+
+def cpu_seconds(pid: int) -> float:
+    """Both together."""
+    return sum(cpu_parts(pid))
 
 
 def resident_bytes(pid: int) -> int:

@@ -43,7 +43,8 @@ def streaming(model: str, streams: int, steps: float, seconds: float, profile: P
         command = [sys.executable, "-m", "loadtest.many_readers", str(serving.port), str(streams), str(seconds), *pids]
         read = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     fast, took = read["fast"], read["seconds"]
-    worker, engine_cpu, readers = (each / took for each in read["cpu"])
+    worker, engine_cpu, readers = (sum(each) / took for each in read["cpu"])
+    user, system = (round(1e6 * each / max(1, fast["tokens"]), 1) for each in read["cpu"][0])
     return {
         "streams": streams,
         "slow_readers": read["slow"]["streams"],
@@ -52,7 +53,7 @@ def streaming(model: str, streams: int, steps: float, seconds: float, profile: P
         "events_a_token": round(fast["events"] / max(1, fast["tokens"]), 4),
         "gap_ms_p50_p99_p999_max": read["gap_ms"],
         "worker_cpu_share": round(worker, 3),
-        "worker_cpu_us_a_token": round(1e6 * worker * took / max(1, fast["tokens"]), 1),
+        "worker_cpu_us_a_token_user_and_system": [user, system],
         "engine_cpu_share": round(engine_cpu, 3),
         "readers_cpu_share": round(readers, 3),
     }
