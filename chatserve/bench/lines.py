@@ -111,8 +111,9 @@ def remarks(record: Record) -> Iterator[str]:
             yield f"{where}given up, for every turn failed: {run.hopeless.kind}: {run.hopeless.told}"
         if run.client.busiest > BUSY or run.client.lag > LATE:
             yield (
-                f"{where}the client itself was late: one of its processes took {run.client.busiest:.0%} of a core, "
-                f"and its events waited up to {1e3 * run.client.lag:.0f} ms (p99). Use more --processes or less load."
+                f"{where}the client itself was late: its events waited up to {1e3 * run.client.lag:.0f} ms (p99), its "
+                f"busiest process took {run.client.busiest:.0%} of a core. Near 100 %, use more --processes; else this "
+                "machine is too busy to measure on."
             )
     for summary in record.summaries:
         if summary.without_text:

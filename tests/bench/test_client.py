@@ -38,8 +38,8 @@ async def test_two_hundred_streams_are_measured_as_they_were_sent(stateful: bool
     """Beside what the server itself noted, however busy the machine was. They come one by one: a server that is asked
     by 200 at the same instant notes each when it gets to it, and not when it was asked.
     """
-    workload = Workload(turns=Spread(2), system=10, first=Spread(8), later=Spread(8), answer=Spread(12))
-    with program("--first", "0.5", "--between", "0.1") as url:
+    workload = Workload(turns=Spread(2), system=10, first=Spread(8), later=Spread(8), answer=Spread(8))
+    with program("--first", "1.0", "--between", "0.1") as url:
         run = small_run(url, Open(rate=150), workload=workload, conversations=200, stateful=stateful)
         turns = await outcomes_of(run)
         truths = answers(truths_of(url))

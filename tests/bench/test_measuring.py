@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chatserve.bench.dialects import BadAnswer, Chat, Responses
@@ -59,6 +59,7 @@ def test_responses_are_measured_in_the_same_way() -> None:
 
 
 @given(st.lists(st.integers(1, len(WHOLE)), max_size=30), st.booleans())
+@settings(max_examples=50, deadline=None)
 def test_bytes_may_come_in_any_pieces_and_with_either_line_end(cuts: list[int], windows: bool) -> None:
     body = WHOLE.replace(b"\n\n", b"\r\n\r\n") if windows else WHOLE
     edges = [0, *sorted(cuts), len(body)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics as truth
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chatserve.bench.definitions import DEFINITIONS, printed
@@ -47,6 +47,7 @@ def turn(
 
 
 @given(st.lists(numbers, min_size=2))
+@settings(max_examples=50, deadline=None)
 def test_percentiles_are_those_of_the_standard_library(values: list[float]) -> None:
     cuts = truth.quantiles(values, n=100, method="inclusive")
     assert percentile(values, 50) == pytest.approx(truth.median(values))
@@ -78,6 +79,7 @@ def test_two_that_are_alike_are_not_told_apart() -> None:
 
 
 @given(st.lists(st.tuples(st.lists(numbers, max_size=4), st.lists(numbers, max_size=4)), max_size=5))
+@settings(max_examples=50, deadline=None)
 def test_a_ratio_of_anything_is_a_ratio_or_none(groups: list[tuple[list[float], list[float]]]) -> None:
     found = ratio_of_medians(groups, seed=1, draws=20)
     assert found is None or found.low <= found.high

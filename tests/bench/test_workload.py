@@ -35,6 +35,7 @@ def held(**fields: object) -> Held:
 
 
 @given(workloads, st.integers(0, 10_000))
+@settings(max_examples=50, deadline=None)
 def test_a_plan_keeps_to_its_workload(workload: Workload, number: int) -> None:
     plan = Held(workload, Generated()).plan(number)
     assert plan == Held(workload, Generated()).plan(number)
@@ -49,7 +50,7 @@ def test_a_plan_keeps_to_its_workload(workload: Workload, number: int) -> None:
 
 
 @given(workloads, st.floats(0, 1), st.floats(0, 1))
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 def test_how_users_behave_changes_no_word(workload: Workload, branch: float, cancel: float) -> None:
     others = Workload(
         seed=workload.seed,
