@@ -105,7 +105,9 @@ def test_the_scheduler_is_policy_without_tensors() -> None:
     assert "torch" not in set(imports(ROOT / "chatserve" / "engine" / "scheduler.py"))
 
 
-@pytest.mark.parametrize("module", ["chatserve.cli", "chatserve.commands.serve", "chatserve.commands.worker"])
+@pytest.mark.parametrize(
+    "module", ["chatserve.cli", "chatserve.commands.serve", "chatserve.commands.worker", "chatserve.commands.bench"]
+)
 def test_who_talks_to_clients_waits_for_no_heavy_library(module: str) -> None:
     program = f"import sys, {module}; print(*({{'torch', 'transformers', 'triton', 'numpy'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from chatserve.bench.connection import clock
 from chatserve.bench.load import Closed, Limits, Open, Part
 from chatserve.bench.outcome import Outcome
+from chatserve.bench.plan import ConversationPlan
 from chatserve.bench.playing import Run, play
 from chatserve.bench.talks import Manner
 from chatserve.bench.target import Target
@@ -36,3 +39,15 @@ async def outcomes_of(run: Run, part: Part | None = None) -> list[Outcome]:
     told: list[Outcome] = []
     await play(run, part or Part(0, 1, run.limits), clock(), told.append)
     return told
+
+
+class _Broken:
+    """Conversations that are a bug."""
+
+    def plan(self, number: int) -> ConversationPlan:
+        raise AssertionError(f"the process of a test dies here, as it should, at {number}")
+
+
+def broken_run(url: str) -> Run:
+    """Whose process dies."""
+    return replace(small_run(url), conversations=_Broken())

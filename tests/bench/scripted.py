@@ -36,6 +36,7 @@ LIES = (
     "only a role",
     "no text",
     "hangs up",
+    "lingers",
 )
 
 
@@ -170,7 +171,9 @@ class _Stream:
         error = self._frames.error if self._script.lie == "error" else b""
         end = b"" if self._script.lie == "no end" else self._frames.end
         self._truth.ended = time.perf_counter()
-        self._transport.write(error + self._frames.usage + end + b"0\r\n\r\n")
+        self._transport.write(
+            error + self._frames.usage + end + (b"" if self._script.lie == "lingers" else b"0\r\n\r\n")
+        )
 
 
 class _Connection(asyncio.Protocol):

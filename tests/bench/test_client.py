@@ -8,6 +8,8 @@ from statistics import median
 
 import pytest
 
+from chatserve.bench.connection import AFTER_END, clock
+from chatserve.bench.crew import ProcessDied, perform_all
 from chatserve.bench.load import Closed, Limits, Open, Part
 from chatserve.bench.outcome import (
     CUT,
@@ -22,9 +24,10 @@ from chatserve.bench.outcome import (
 )
 from chatserve.bench.target import BadUrl, Target
 from chatserve.bench.workload import Share, Spread, Think, Workload
-from tests.bench.playing import SMALL, outcomes_of, small_run
-from tests.bench.scripted import Script, Scripted, Truth, answers, program, serving, truths_of
+from tests.bench.playing import SMALL, broken_run, outcomes_of, small_run
+from tests.bench.scripted import Script, Scripted, Truth, answers, program, served, serving, truths_of
 
+ONE_TURN = Workload(turns=Spread(1), system=0, answer=Spread(2))
 BOTH = pytest.mark.parametrize("stateful", [False, True], ids=["chat", "responses"])
 
 
@@ -109,6 +112,21 @@ async def test_answers_without_text_are_whole_and_have_no_ttft() -> None:
     async with serving(Script(lie="no text")) as scripted:
         turns = await outcomes_of(small_run(scripted.url, conversations=1))
     assert [(turn.whole, turn.ttft) for turn in turns] == [(True, None)] * 3
+
+
+async def test_a_body_that_lingers_after_its_end_mark_is_in_no_figure() -> None:
+    async with serving(Script(lie="lingers")) as scripted:
+        turns = await outcomes_of(small_run(scripted.url, Closed(1), conversations=1, workload=ONE_TURN))
+        (truth,) = scripted.asks()
+        took = clock() - turns[0].ended
+    assert turns[0].whole
+    assert truth.ended is not None
+    assert took >= AFTER_END, "it was waited for"
+
+
+def test_a_process_that_dies_is_told_of() -> None:
+    with served(Script()) as scripted, pytest.raises(ProcessDied):
+        perform_all(broken_run(scripted.url), 1, lambda _: None)
 
 
 async def test_a_stream_that_falls_silent_takes_too_long() -> None:
