@@ -237,3 +237,9 @@ def test_nothing_measured_is_a_record_too() -> None:
     assert list(figures(empty)) == []
     assert empty.ratios == {}
     read(page([Section("x", empty)]))
+
+
+def test_neighbours_that_hold_the_same_figures_are_one_table() -> None:
+    shown = page([Section("x", {"ttft_ms": {"p50": 1, "p99": 2}, "tpot_ms": {"p50": 3, "p99": 4}, "other": {"a": 5}})])
+    assert shown.count("<table>") == 2
+    assert '<td class="words">ttft ms</td><td>1</td><td>2</td>' in shown
