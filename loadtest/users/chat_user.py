@@ -13,7 +13,7 @@ from geventhttpclient.client import HTTPClientPool
 from locust import FastHttpUser, task
 from locust.env import Environment
 from locust.event import EventHook
-from locust.exception import StopUser
+from locust.exception import CatchResponseError, StopUser
 from locust.user.task import LOCUST_STATE_STOPPING
 
 from chatserve.bench.dialects import BadAnswer
@@ -40,13 +40,15 @@ HEADERS = {
 class ChatUser(FastHttpUser):
     """Set on the class before the first user comes, and again when a run begins anew:
 
-    knobs: what was asked for.  began: when.  numbers: of the conversations of this process.
+    knobs: what was asked for.  refusal: why that cannot be done, if it cannot.
+    began: when.  numbers: of the conversations of this process.
     turn_ended: Locust's kind of event, fired with each turn's `outcome`.
     """
 
     abstract = True
     turn_ended: ClassVar[EventHook] = EventHook()
     knobs: Knobs
+    refusal: str = ""
     client_pool: HTTPClientPool
     began: float = 0.0
     numbers: Iterator[int] = count()
@@ -64,7 +66,13 @@ class ChatUser(FastHttpUser):
         super().__init__(environment)
 
     def on_start(self) -> None:
-        """Know the model."""
+        """Know the model. A run that cannot be done shows why where failures are shown."""
+        if self.refusal:
+            told = CatchResponseError(self.refusal)
+            self.environment.events.request.fire(
+                request_type="", name="arguments", response_time=0, response_length=0, exception=told, context={}
+            )
+            raise StopUser
         self._manner = Manner(model=self.knobs.model or self._first_model(), fixed_length=self.knobs.fixed)
 
     @task

@@ -39,7 +39,10 @@ APART = 1_000_000
 def prepare(environment: Environment, **_: Any) -> None:
     """Check what was asked for before anybody waits for it, and listen to what Locust says."""
     run = Run(environment)
-    run.tune()
+    try:
+        run.tune()
+    except UNUSABLE as error:
+        sys.exit(f"locust: {error}")
     events = environment.events
     events.test_start.add_listener(run.begin)
     events.quitting.add_listener(run.end)
@@ -57,15 +60,17 @@ class Run:
         self._figures.listen(ChatUser.turn_ended)
 
     def tune(self) -> None:
-        """Read the arguments, which the page may have changed since the last run. Exits where one cannot be used."""
-        try:
-            ChatUser.knobs = Knobs.read(self._options)
-            self._environment.shape_class = self._shape()
-        except UNUSABLE as error:
-            sys.exit(f"locust: {error}")
+        """Read the arguments. Raises UNUSABLE."""
+        ChatUser.knobs = Knobs.read(self._options)
+        self._environment.shape_class = self._shape()
 
     def begin(self, **_: Any) -> None:
-        self.tune()
+        """Locust's page may have changed them since the last run."""
+        try:
+            self.tune()
+            ChatUser.refusal = ""
+        except UNUSABLE as error:
+            ChatUser.refusal = str(error)
         worker = getattr(self._environment.runner, "worker_index", 0)
         ChatUser.began, ChatUser.numbers = clock(), count(max(0, worker) * APART)
         self._began = now()
