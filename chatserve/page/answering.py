@@ -55,9 +55,11 @@ class Answering:
 
     async def run(self, turn: Turn, live: LiveTurn, room: Room, asked: Asked, pace: Pace) -> None:
         """From its first token until it is saved and everybody knows."""
-        showing = asyncio.create_task(self._show(live, room, asked))
+        opening = asyncio.create_task(self._open(live, room, asked))
+        showing = asyncio.create_task(self._show(live, room, opening))
         try:
             said = await self._ending(turn, live, asked, pace)
+            await opening
         finally:
             showing.cancel()
             await asyncio.wait((showing,))
@@ -81,9 +83,13 @@ class Answering:
             stored = await self._catalogue.answer(tenant, turn)
         return Ended(turn=await self._in_thread(lambda: turn_view(stored, self._renderings)))
 
-    async def _show(self, live: LiveTurn, room: Room, asked: Asked) -> None:
-        """What grows, as often as is good for everybody, while there is somebody to see it."""
+    async def _open(self, live: LiveTurn, room: Room, asked: Asked) -> None:
+        """What was asked."""
         room.open(live, await self._in_thread(lambda: self._begun(live.id, asked)))
+
+    async def _show(self, live: LiveTurn, room: Room, opening: asyncio.Task[None]) -> None:
+        """What grows from there, as often as is good for everybody, while there is somebody to see it."""
+        await asyncio.wait((opening,))
         while True:
             await room.attended.wait()
             await live.news.wait()

@@ -48,9 +48,8 @@ class Tab:
             self.thinking = event["thinking_html"]
 
     def kinds(self) -> list[str]:
-        """The events' types, texts told once for as many as follow one another."""
-        kinds = [event["type"] for event in self.events]
-        return [kind for place, kind in enumerate(kinds) if kind != "text" or kinds[place - 1 : place] != ["text"]]
+        """The events' types, without those texts of which a quick answer may have none before its end."""
+        return [event["type"] for event in self.events if event["type"] != "text"]
 
     def last(self, kind: str) -> Json:
         return next(event for event in reversed(self.events) if event["type"] == kind)
@@ -60,6 +59,14 @@ class Tab:
         async with self._news:
             await asyncio.wait_for(self._news.wait_for(lambda: self._count(kind) >= count), PATIENCE)
         return self.last(kind)
+
+    async def until_end_of(self, turn: str) -> None:
+        """The end of the turn before may come first: it is saved before it is told."""
+        async with self._news:
+            await asyncio.wait_for(self._news.wait_for(lambda: turn in self._ends()), PATIENCE)
+
+    def _ends(self) -> list[str]:
+        return [event["turn"]["id"] for event in self.events if event["type"] == "end"]
 
     async def until_told_or_ended(self, kind: str) -> None:
         async with self._news:

@@ -67,7 +67,7 @@ async def test_every_tab_sees_every_turn_and_the_next_one_goes_on_from_memory(cr
             ends = [await tab.until("end") for tab in found]
             assert all(end == ends[0] for end in ends)
             for tab in found:
-                assert [kind for kind in tab.kinds() if kind != "state"] == ["turn", "text", "end"]
+                assert [kind for kind in tab.kinds() if kind != "state"] == ["turn", "end"]
             first = ends[0]["turn"]
             assert (first["id"], first["status"]) == (made, "length")
             assert first["times"]["tokens_per_second"] > 0

@@ -76,7 +76,7 @@ async def test_a_turn_is_followed_from_the_other_process(pair: Any, engine: Scri
         await say(near, name, "*Hi*")
         end = await tab.until("end")
         assert end == await own.until("end")
-        assert tab.kinds() == ["state", "turn", "text", "end"]
+        assert tab.kinds() == ["state", "turn", "end"]
         assert tab.last("turn") == own.last("turn")
         assert end["turn"]["answer"] == ANSWER
         await asyncio.sleep(1.2)  # a look at the store finds nothing new

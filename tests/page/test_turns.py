@@ -21,7 +21,7 @@ async def test_a_turn_is_told_from_its_beginning_to_its_end(server: Running) -> 
         assert taken.status_code == 202
         assert taken.json() == {"id": taken.json()["id"], "conversation": name}
         end = await tab.until("end")
-        assert tab.kinds() == ["state", "turn", "text", "end"]
+        assert tab.kinds() == ["state", "turn", "end"]
     assert tab.events[0] == {"type": "state", "running": None, "elsewhere": False}
     begun, turn = tab.last("turn")["turn"], end["turn"]
     assert begun["id"] == turn["id"] == taken.json()["id"]
@@ -100,7 +100,7 @@ async def test_a_page_that_goes_away_loses_nothing(halted: ScriptedEngine, serve
     async with following(http, name) as tab:
         await tab.until("text")
         await until(lambda: tab.blocks == ["<p>Hello</p>\n"])
-        assert tab.kinds() == ["state", "turn", "text"]
+        assert tab.kinds() == ["state", "turn"]
         assert tab.events[0] == {"type": "state", "running": made, "elsewhere": False}
         assert tab.events[1]["turn"]["id"] == made
         assert tab.events[2]["from"] == 0
@@ -121,7 +121,7 @@ async def test_two_tabs_see_the_same(server: Running) -> None:
     async with following(http, name) as one, following(http, name) as two:
         await say(http, name, "Hi")
         assert await one.until("end") == await two.until("end")
-        assert one.kinds() == two.kinds() == ["state", "turn", "text", "end"]
+        assert one.kinds() == two.kinds() == ["state", "turn", "end"]
 
 
 async def test_regenerated_and_edited_turns_are_branches_and_the_newest_is_the_leaf(server: Running) -> None:
