@@ -33,6 +33,11 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def natural(text: str) -> int:
+    """A whole number of at least nothing."""
+    return 0 if text == "0" else positive(text)
+
+
 def above_zero(text: str) -> float:
     """A number above 0."""
     try:
@@ -164,7 +169,7 @@ def add_bench(bench: argparse.ArgumentParser, key: str | None) -> None:
         help="/v1/responses, with conversations that the server keeps (default: /v1/chat/completions, and the whole "
         "history with every turn)",
     )
-    bench.add_argument("--timeout", type=float, default=300.0, help="seconds that a turn may take (default 300)")
+    bench.add_argument("--timeout", type=above_zero, default=300.0, help="seconds that a turn may take (default 300)")
     add_bench_load(bench.add_argument_group("how much is asked for"))
     add_bench_talk(bench.add_argument_group("what is said (MEAN:SPREAD is anything from MEAN-SPREAD to MEAN+SPREAD)"))
     bench.add_argument("--slo", metavar="LIMITS", help="counts the turns that meet them: ttft=500ms,tpot=50ms,e2e=10s")
@@ -193,8 +198,12 @@ def add_bench_load(group: argparse._ArgumentGroup) -> None:
 def add_bench_talk(group: argparse._ArgumentGroup) -> None:
     """The shape of conversations."""
     group.add_argument("--turns", default="4", metavar="MEAN:SPREAD", help="of a conversation (default 4)")
-    group.add_argument("--system", type=int, default=200, metavar="WORDS", help="system prompt; 0: none (default 200)")
-    group.add_argument("--system-shared", type=int, default=0, metavar="N", help="by N conversations (default: by all)")
+    group.add_argument(
+        "--system", type=natural, default=200, metavar="WORDS", help="system prompt; 0: none (default 200)"
+    )
+    group.add_argument(
+        "--system-shared", type=natural, default=0, metavar="N", help="by N conversations (default: by all)"
+    )
     group.add_argument("--first", default="100", metavar="MEAN:SPREAD", help="words of the first message (default 100)")
     group.add_argument("--later", default="40", metavar="MEAN:SPREAD", help="words of later messages (default 40)")
     group.add_argument("--answer", default="64", metavar="MEAN:SPREAD", help="tokens of an answer (default 64)")

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from chatserve.bench.load import Limits
 from chatserve.bench.record import COMPARED, Record, RunRecord, Server
 from chatserve.bench.statistics import Interval
 from chatserve.bench.summary import LATENCY_NAMES, Quantiles, Summary
@@ -134,7 +135,7 @@ def client_line(runs: Sequence[RunRecord]) -> str:
 def terms_lines(record: Record) -> Iterator[str]:
     """What was asked for."""
     terms, load = record.terms, record.terms.workload
-    yield f"{terms.load}; {terms.processes} client process{'es' * (terms.processes != 1)}; seed {load.seed}"
+    yield f"{terms.load}; {limits_line(terms.limits)}; seed {load.seed}"
     length = "exactly" if terms.fixed_length else "at most"
     yield (
         f"{load.turns} turns a conversation, a system prompt of {load.system} words, first message {load.first}, later "
@@ -144,8 +145,17 @@ def terms_lines(record: Record) -> Iterator[str]:
         f"{load.think} s of thought" if load.think.median else "no thinking",
         f"{load.branch_rate:.0%} branches",
         f"{load.cancel_rate:.0%} cancelled",
+        f"{terms.processes} client process{'es' * (terms.processes != 1)}",
     ]
+    users += [f"{load.warm_up:g} s of warming up"] if load.warm_up else []
     yield ", ".join(users) + (f"; limits: {terms.slo}" if terms.slo else "")
+
+
+def limits_line(limits: Limits) -> str:
+    """When it ends."""
+    told = [] if limits.conversations is None else [f"{limits.conversations:,} conversations in all"]
+    told += [] if limits.seconds is None else [f"no turn sent after {limits.seconds:g} s"]
+    return ", ".join(told) or "until it is stopped"
 
 
 def milliseconds(value: float) -> str:

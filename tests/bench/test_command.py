@@ -50,7 +50,8 @@ def test_a_closed_loop_is_measured_told_kept_and_shown(tmp_path: Path) -> None:
     assert figure(told.stdout, "failed") == "0"
     assert figure(told.stdout, "cached share") == "75.0%"
     assert float(figure(told.stdout, "TTFT, later turns")) >= 50
-    assert "closed loop, 3 conversations at once; 2 client processes; seed 7" in told.stdout
+    assert "closed loop, 3 conversations at once; 6 conversations in all; seed 7" in told.stdout
+    assert "2 client processes" in told.stdout
     assert "TTFT: time to first token" in told.stdout, "what the numbers mean stands beside them"
     record = msgspec.json.decode(kept.read_bytes(), type=Record)
     assert record.summaries[0].turns == len(record.runs[0].turns) == len(scripted.asks()) == 12
