@@ -35,7 +35,9 @@ def positive(text: str) -> int:
 
 def natural(text: str) -> int:
     """A whole number of at least nothing."""
-    return 0 if text == "0" else positive(text)
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
 
 
 def above_zero(text: str) -> float:
