@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from loadtest.kept import RESULTS, say, until
+from loadtest.kept import say, until
 from loadtest.server import Server, free_port, running
 from loadtest.users.knobs import MODES
 
@@ -48,7 +48,7 @@ def main() -> int:
     """Exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=60, help="of load, both modes together")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="a folder for the reports")
+    parser.add_argument("--out", type=Path, default=Path("build/smoke"), help="a folder for the reports")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     with running(free_port()) as server:

@@ -53,6 +53,7 @@ async def swarm(chat: Scripted, folder: Path, *arguments: str, turns: int = 0) -
 
 
 async def test_its_figures_are_what_the_server_did(tmp_path: Path) -> None:
+    """A48: headers and role come at once, and are neither the first token nor the end."""
     async with serving(Script(first=0.2, between=0.03)) as chat:
         reports = ("--csv", str(tmp_path / "locust"), "--html", str(tmp_path / "locust.html"))
         ended = await swarm(chat, tmp_path, "--turns", "3", "--slo", "ttft=10s", *reports, "--run-time", "5s")
@@ -77,6 +78,7 @@ async def test_its_figures_are_what_the_server_did(tmp_path: Path) -> None:
 
 
 async def test_a_lying_server_is_a_failure_and_an_exit_status(tmp_path: Path) -> None:
+    """A48: one that dies half way is no success that was short."""
     lies = {
         Script(lie="dies"): "cut off",
         Script(lie="no usage"): "no usage",
