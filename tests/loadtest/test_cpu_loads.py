@@ -21,7 +21,6 @@ SMALL = Workload(turns=Spread(2), system=0, first=Spread(5), later=Spread(5), an
 
 def test_the_second_server_stands_over_the_first_and_what_was_said_to_each_is_the_same() -> None:
     with served(Script(first=0.05, between=0.02)) as slow, served(Script()) as fast:
-        both = (slow, fast)
         services = [without_reuse(service_at(slow.url)), service_at(fast.url)]
         record = measured(services, SMALL, users=2, conversations=2)
         said = [
