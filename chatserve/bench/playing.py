@@ -34,7 +34,6 @@ class Run:
 
 async def play(run: Run, part: Part, begin: float, tell: Tell) -> None:
     """From `begin` (on `clock`) until all of it is done."""
-    await asyncio.sleep(max(0.0, begin - clock()))
     hours = run.hours(begin)
     match run.load:
         case Closed():
@@ -53,7 +52,8 @@ async def _in_turn(run: Run, hours: Hours, numbers: Iterator[int], tell: Tell) -
                 await asyncio.sleep(AFTER_FAILURE)
             if hours.end is not None and clock() >= hours.end:
                 return
-            good = await user.converse(run.conversations.plan(number), clock())
+            plan = run.conversations.plan(number)  # the first ones are all made before `begin`
+            good = await user.converse(plan, max(hours.begin, clock()))
     finally:
         user.close()
 
