@@ -84,6 +84,10 @@ class Truth:
         assert self.ended is not None
         return (self.ended - self.texts[0]) / (len(self.texts) - 1)
 
+    def late(self, first: float, between: float) -> list[float]:
+        """How many seconds after its moment each event with text was written."""
+        return [moment - self.asked - first - place * between for place, moment in enumerate(self.texts)]
+
 
 @dataclass
 class Scripted:

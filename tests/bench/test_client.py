@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
+from collections.abc import Awaitable
 from statistics import median
 
 import pytest
@@ -22,6 +24,7 @@ from chatserve.bench.outcome import (
     UNREACHABLE,
     Outcome,
 )
+from chatserve.bench.statistics import percentile
 from chatserve.bench.target import BadUrl, Target
 from chatserve.bench.workload import Share, Spread, Think, Workload
 from tests.bench.playing import SMALL, broken_run, outcomes_of, small_run
@@ -38,22 +41,42 @@ def pairs(scripted: Scripted, turns: list[Outcome]) -> list[tuple[Outcome, Truth
 
 @BOTH
 async def test_two_hundred_streams_are_measured_as_they_were_sent(stateful: bool) -> None:
-    """Beside what the server itself noted, however busy the machine was. They come one by one: a server that is asked
-    by 200 at the same instant notes each when it gets to it, and not when it was asked.
+    """Beside what the server itself noted: within 5 %, and on a busy machine within what either side says it was late.
+
+    They come one by one: a server that is asked by 200 at the same instant notes each when it gets to it, and not when
+    it was asked.
     """
     workload = Workload(turns=Spread(2), system=10, first=Spread(8), later=Spread(8), answer=Spread(8))
     with program("--first", "1.0", "--between", "0.1") as url:
         run = small_run(url, Open(rate=150), workload=workload, conversations=200, stateful=stateful)
-        turns = await outcomes_of(run)
+        turns, client_late = await with_lag(outcomes_of(run))
         truths = answers(truths_of(url))
     assert len(turns) == len(truths) == 400
     assert not [turn.failure for turn in turns if turn.failure]
     assert most_at_once(turns) == 200
+    late = client_late + (percentile([each for truth in truths for each in truth.late(1.0, 0.1)], 99) or 0.0)
     for found, true in (
         ([turn.ttft for turn in turns], [truth.ttft for truth in truths]),
         ([turn.tpot for turn in turns], [truth.tpot for truth in truths]),
     ):
-        assert median(each for each in found if each) == pytest.approx(median(true), rel=0.05)
+        assert median(each for each in found if each) == pytest.approx(median(true), rel=0.05, abs=late)
+
+
+async def with_lag(awaited: Awaitable[list[Outcome]]) -> tuple[list[Outcome], float]:
+    """What comes of it, and how late the event loop was meanwhile: the 99th percentile, in seconds."""
+    lags: list[float] = []
+
+    async def watch() -> None:
+        while True:
+            expected = clock() + 0.02
+            await asyncio.sleep(0.02)
+            lags.append(clock() - expected)
+
+    watching = asyncio.create_task(watch())
+    try:
+        return await awaited, percentile(lags, 99) or 0.0
+    finally:
+        watching.cancel()
 
 
 def most_at_once(turns: list[Outcome]) -> int:
