@@ -22,6 +22,7 @@ def test_tokens_are_counted_also_where_one_event_brings_several() -> None:
 
 
 @pytest.mark.model
+@pytest.mark.timeout(300)
 def test_every_stream_is_read_and_the_engine_s_books_balance(demo_folder: Path) -> None:
     found = streaming(str(demo_folder), streams=10, steps=20.0, seconds=1.0)
     assert found["slow_readers"] == 1
@@ -30,6 +31,7 @@ def test_every_stream_is_read_and_the_engine_s_books_balance(demo_folder: Path) 
 
 
 @pytest.mark.model
+@pytest.mark.timeout(300)
 def test_a_first_token_is_timed_with_its_history_sent_again_and_kept(demo_folder: Path) -> None:
     rows = turns(str(demo_folder), count=3, histories=(80, 160))
     assert [row["mode"] for row in rows] == ["history sent again"] * 2 + ["history kept"] * 2

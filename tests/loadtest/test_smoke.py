@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.model
+@pytest.mark.timeout(300)
 def test_nothing_fails_in_either_mode(demo_folder: Path, tmp_path: Path) -> None:  # noqa: ARG001
     command = [sys.executable, "-m", "loadtest.smoke", "--seconds", "4", "--out", str(tmp_path)]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -11,6 +11,7 @@ from loadtest.soak import engine_without, soak
 
 
 @pytest.mark.model
+@pytest.mark.timeout(300)
 def test_nothing_fails_and_the_books_balance_when_all_have_left(demo_folder: Path) -> None:
     model = str(demo_folder)
     found = soak(model, partial(engine_without, model), minutes=0.1, seed=3)
