@@ -88,7 +88,7 @@ class ChatUser(FastHttpUser):
         if talk.opening is not None and not self._open(talk, talk.opening):
             return False
         for number, turn in enumerate(plan.turns):
-            if self._state == LOCUST_STATE_STOPPING:
+            if number and self._state == LOCUST_STATE_STOPPING:
                 return True
             self._think(turn.think)
             due = time.perf_counter()
