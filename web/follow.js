@@ -11,16 +11,23 @@ export class Follow {
     this.tell = tell;
     let last = 0;
     scroller.addEventListener("scroll", () => {
-      const { scrollTop, scrollHeight, clientHeight } = scroller;
-      const near = scrollHeight - scrollTop - clientHeight < NEAR;
-      if (near) this.#set(true);
+      const { scrollTop } = scroller;
+      if (this.#near()) this.#set(true);
       else if (scrollTop < last) this.#set(false); // upward: only its user does that
       last = scrollTop;
     }, { passive: true });
     scroller.addEventListener("wheel", (event) => event.deltaY < 0 && this.#scrollable() && this.#set(false), { passive: true });
-    const grown = new ResizeObserver(() => this.#following && this.#jump());
+    const grown = new ResizeObserver(() => {
+      if (this.#following) this.#jump();
+      else if (this.#near()) this.#set(true);
+    });
     grown.observe(content);
     grown.observe(scroller);
+  }
+
+  #near() {
+    const { scrollTop, scrollHeight, clientHeight } = this.scroller;
+    return scrollHeight - scrollTop - clientHeight < NEAR;
   }
 
   #scrollable() {

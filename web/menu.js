@@ -20,7 +20,8 @@ export function openMenu(button, items) {
   menu.addEventListener("keydown", (event) => {
     const at = entries.indexOf(/** @type {HTMLElement} */ (document.activeElement));
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: entries.length - 1 }[event.key];
-    if (event.key === "Tab") menu.hidePopover();
+    if (event.key === "Tab" || event.key === "Escape") menu.hidePopover();
+    if (event.key === "Escape") event.stopPropagation(); // an answer goes on
     if (to === undefined) return;
     event.preventDefault();
     entries[(to + entries.length) % entries.length].focus();

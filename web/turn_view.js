@@ -129,7 +129,7 @@ export class TurnView {
           copy(/** @type {HTMLElement} */ (event.currentTarget), turn.answer ?? "", this.actions.complain)),
       );
     }
-    if ((has || turn.status === "failed") && asked(turn)) {
+    if (has && turn.status !== "failed" && asked(turn)) {
       tools.append(iconButton("retry", text.retry, () => this.actions.again(turn), { disabled: standing?.busy ?? false }));
     }
     if (tools.firstChild) this.foot.append(tools);

@@ -53,7 +53,7 @@ class Tabs:
         said = [complaint for tab in self.opened for complaint in tab.heard()]
         for context in self.contexts:
             context.close()
-        assert said == []
+        assert said == [], said
 
 
 class Tab:
