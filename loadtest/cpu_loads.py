@@ -26,7 +26,7 @@ from chatserve.model.demo_folder import demo_path
 from loadtest.comparing import measured, service_at
 from loadtest.kept import RESULTS, Kept, say
 from loadtest.server import free_port, running
-from loadtest.transformers_serve import transformers_serve
+from loadtest.transformers_serve import TransformersMissing, transformers_serve
 
 SINGLE = Workload(turns=Spread(1), system=32, first=Spread(32), answer=Spread(64))
 """A question and 64 tokens of answer: what the notes' table is made of."""
@@ -152,20 +152,26 @@ def compared(name: str, record: Record) -> dict[str, Any]:
 
 def main() -> None:
     """Those that are named, in order."""
-    names = ("notes", "reuse", "shared", "transformers")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("loads", nargs="*", choices=[*names, []], default=list(names), metavar="LOAD")
+    parser.add_argument("loads", nargs="*", metavar="LOAD", help="which (default: all)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="a folder")
     parser.add_argument("--quick", action="store_true", help="a fraction of each, to see that it works")
     options = parser.parse_args()
+    loads = Loads(options.out, quick=options.quick)
+    known = {"notes": loads.notes, "reuse": loads.reuse, "shared": loads.shared, "transformers": loads.transformers}
+    chosen = options.loads or list(known)
+    if unknown := [name for name in chosen if name not in known]:
+        parser.error(f"no load is called {', '.join(unknown)}; there are {', '.join(known)}")
     file = options.out / "cpu_loads.json"
     kept = Kept(file)
     if file.exists():
-        kept.figures |= {name: part for name, part in json.loads(file.read_text()).items() if name in names}
-    loads = Loads(options.out, quick=options.quick)
-    for name in options.loads:
+        kept.figures |= {name: part for name, part in json.loads(file.read_text()).items() if name in known}
+    for name in chosen:
         say(f"== {name}")
-        kept.put(name, getattr(loads, name)())
+        try:
+            kept.put(name, known[name]())
+        except TransformersMissing as error:
+            kept.put(name, {"not_measured": str(error)})
         say(json.dumps(kept.figures[name], indent=2))
 
 
