@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 
+from chatserve.bench.statistics import percentile
 from loadtest.users.shapes import users_at
 from tests.bench.scripted import Script, Scripted, serving
 
 ROOT = Path(__file__).parents[2]
 ANSWER = 8
+FIRST, BETWEEN = 0.2, 0.03
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,10 @@ async def swarm(chat: Scripted, folder: Path, *arguments: str, turns: int = 0) -
 
 
 async def test_its_figures_are_what_the_server_did(tmp_path: Path) -> None:
-    """A48: headers and role come at once, and are neither the first token nor the end."""
-    async with serving(Script(first=0.2, between=0.03)) as chat:
+    """A48: headers and role come at once, and are neither the first token nor the end. Within 5 %, and on a busy
+    machine within what the server, on the same machine, was late.
+    """
+    async with serving(Script(first=FIRST, between=BETWEEN)) as chat:
         reports = ("--csv", str(tmp_path / "locust"), "--html", str(tmp_path / "locust.html"))
         ended = await swarm(chat, tmp_path, "--turns", "3", "--slo", "ttft=10s", *reports, "--run-time", "5s")
     assert ended.status == 0
@@ -64,9 +68,10 @@ async def test_its_figures_are_what_the_server_did(tmp_path: Path) -> None:
     truths = [truth for truth in chat.asks() if truth.ended]
     ttft = statistics.median(truth.ttft for truth in truths)
     e2e = statistics.median(truth.ended - truth.asked for truth in truths)
-    assert latencies["ttft_later"]["p50"] == pytest.approx(1e3 * ttft, rel=0.05)
-    assert latencies["e2e"]["p50"] == pytest.approx(1e3 * e2e, rel=0.05)
-    assert latencies["tpot"]["p50"] == pytest.approx(1e3 * (e2e - ttft) / (ANSWER - 1), rel=0.05)
+    late = 1e3 * (percentile([each for truth in truths for each in truth.late(FIRST, BETWEEN)], 99) or 0.0)
+    assert latencies["ttft_later"]["p50"] == pytest.approx(1e3 * ttft, rel=0.05, abs=late)
+    assert latencies["e2e"]["p50"] == pytest.approx(1e3 * e2e, rel=0.05, abs=late)
+    assert latencies["tpot"]["p50"] == pytest.approx(1e3 * (e2e - ttft) / (ANSWER - 1), rel=0.05, abs=late)
     assert ended.figures["summaries"][0]["cached_share"] == 30 / 40
     assert ended.figures["summaries"][0]["good_share"] == 1
     turns = ended.figures["summaries"][0]["turns"]
