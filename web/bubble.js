@@ -71,13 +71,13 @@ export function bubbles(root, attribute, tell) {
   }, { capture: true });
 }
 
-/** Above the line where there is room, else below; never past an edge. @param {HTMLElement} bubble @param {Element} line */
+/** Below the line where there is room, else above, over the answer; never past an edge. @param {HTMLElement} bubble @param {Element} line */
 function place(bubble, line) {
   const edge = 8;
   const { left, top, bottom } = line.getBoundingClientRect();
   const { width, height } = bubble.getBoundingClientRect();
-  const above = top - height - edge;
-  const y = above >= edge ? above : Math.min(bottom + edge, innerHeight - height - edge);
+  const below = bottom + edge;
+  const y = below + height + edge <= innerHeight ? below : top - height - edge;
   bubble.style.left = `${Math.max(edge, Math.min(left, innerWidth - width - edge))}px`;
   bubble.style.top = `${Math.max(edge, y)}px`;
 }

@@ -15,6 +15,7 @@ export class MemoryPanel {
   #view = null;
   #conversation = "";
   #frame = 0;
+  #told = 0;
 
   /** @param {HTMLElement} root @param {Api} api @param {{close(): void, open(conversation: string): void}} actions */
   constructor(root, api, actions) {
@@ -53,6 +54,7 @@ export class MemoryPanel {
         if (event.type === "error") this.note.textContent = event.error.message;
         if (event.type !== "memory") return;
         this.#view = event;
+        this.#told = performance.now();
         this.#soon();
       },
       ({ state }) => state === "lost" && (this.note.textContent = text.memoryFailed),
@@ -75,11 +77,13 @@ export class MemoryPanel {
   /** @param {MemoryView} view */
   #render({ device, nodes, more, others }) {
     const untaken = Math.max(0, device.limit_bytes - device.physical_bytes);
+    const held = device.used_bytes + device.shared_bytes; // the device's own "shared" counts the tree as one of the holders
+    const shared = Math.min(held, nodes.reduce((sum, piece) => sum + (piece.shared ? piece.bytes : 0), 0));
     const parts = /** @type {[string, number, string][]} */ ([
-      ["private", device.used_bytes, text.used], ["shared", device.shared_bytes, text.shared],
+      ["private", held - shared, text.used], ["shared", shared, text.shared],
       ["free", device.free_bytes, text.free], ["untaken", untaken, text.untaken],
     ]);
-    this.sum.textContent = text.ofLimit(device.used_bytes + device.shared_bytes, device.limit_bytes);
+    this.sum.textContent = text.ofLimit(held, device.limit_bytes);
     this.bar.replaceChildren(...parts.map(([key, size]) => {
       const part = el("span", { class: `part ${key}` });
       part.hidden = size === 0;
@@ -107,7 +111,7 @@ export class MemoryPanel {
   #look(piece) {
     if (!piece) return this.detail.replaceChildren(el("p", { class: "faint" }, text.pieceHint));
     const state = [
-      piece.shared ? text.pieceShared : text.piecePrivate, text.tiers[piece.tier] ?? piece.tier, piece.in_use ? text.pieceUse : text.pieceIdle(piece.idle_s),
+      piece.shared ? text.pieceShared : text.piecePrivate, text.tiers[piece.tier] ?? piece.tier, piece.in_use ? text.pieceUse : text.pieceIdle(piece.idle_s + (performance.now() - this.#told) / 1000),
       piece.warm && text.pieceWarm, piece.next === null ? piece.in_use && text.pieceKept : text.pieceNext(piece.next),
     ].filter(Boolean).join(" · ");
     this.detail.replaceChildren(

@@ -15,6 +15,8 @@ const FIELDS = /** @type {const} */ ([
   ["top_k", 1, 1000, 1],
   ["min_p", 0, 1, 0.01],
   ["repetition_penalty", 0.1, 2, 0.05],
+  ["presence_penalty", -2, 2, 0.1],
+  ["frequency_penalty", -2, 2, 0.1],
   ["max_output_tokens", 1, null, 1],
   ["seed", 0, null, 1],
 ]);
@@ -80,7 +82,5 @@ export function settingsDialog(conversation, how, server, more) {
 /** @param {ServerSettings} server */
 function modelField(server) {
   if (!server.model) return null;
-  const models = server.models ?? [server.model];
-  const choice = el("select", { name: "model" }, ...models.map((name) => el("option", { value: name, selected: name === server.model }, name)));
-  return el("label", { class: "labelled" }, el("span", {}, text.model), choice, el("small", {}, text.modelMore(server.max_model_len ?? 0)));
+  return el("p", { class: "labelled" }, el("span", {}, text.model), el("span", { dir: "auto" }, text.modelMore(server.model, server.max_model_len ?? null)));
 }

@@ -17,8 +17,8 @@ from tests.page.browser.test_conversations import menu
 
 pytestmark = pytest.mark.model
 
-RULES = "You are a helpful guide to the mountains of the world. " + " ".join(
-    f"Rule {n}: answer briefly, name heights in metres, and say where each mountain is." for n in range(1, 17)
+RULES = "You are a helpful assistant. " + 12 * (
+    "Answer every question in one short, friendly and correct sentence. Do not make lists. Do not repeat the question. "
 )
 """Longer than a chunk, so that conversations that begin with it have something to share."""
 LARGEST = 150_000
@@ -193,7 +193,7 @@ def test_the_picture_for_the_readme(tabs: Tabs, real: Serving, artefacts: Path) 
     for row in real.get("/page/conversations?limit=100").json()["data"]:
         httpx.delete(f"{real.url}/page/conversations/{row['id']}")
     real.post("/admin/flush", {})
-    for asked in ("Which is the highest in Africa?", "Tell me about the Alps."):
+    for asked in ("What do bees make?", "How does a rainbow come about?"):
         talk = real.post("/page/conversations", {"title": asked}).json()["id"]
         body = {
             "input": asked,
@@ -203,20 +203,21 @@ def test_the_picture_for_the_readme(tabs: Tabs, real: Serving, artefacts: Path) 
         }
         assert real.post(f"/page/conversations/{talk}/turns", body).status_code == 202
         wait_until(real.idle, 60)
-    tab = tabs.open(real.url, width=1240, height=640)
-    brief(tab, 40)
+    tab = tabs.open(real.url, width=1240, height=760)
+    brief(tab, 60)
     tab.button("Settings").click()
     tab.page.get_by_label("System prompt").fill(RULES)
     tab.button("Done").click()
-    tab.ask("What is the tallest mountain on Earth?")
+    tab.ask("What is the capital of France?")
     tab.complete()
-    tab.ask("And how high is it?")
+    tab.ask("Which river flows through it?")
     expect(tab.turns).to_have_count(2)
     tab.complete()
     tab.last.get_by_role("button", name="Answer again").click()
     expect(tab.last.get_by_role("group", name="Version 2 of 2")).to_be_visible()
     tab.complete()
     expect(tab.page.locator(".piece.shared").first).to_be_visible()
+    tab.turns.first.locator("button.measured").scroll_into_view_if_needed()
     tab.last.locator("button.measured").hover()
     expect(tab.page.get_by_role("tooltip")).to_be_visible()
     tab.page.wait_for_timeout(600)  # until the picture has moved into place
