@@ -4,8 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 MODEL  ?= .models/llama-8b-shape
 JOBS   ?= 2
+URL    ?= http://127.0.0.1:8000
+BENCHES := rtree takeover idle_memory next_turn decode_cpu growth picture server_ceiling memory_figures draw_memory cpu_loads
 
-.PHONY: serve chat test lint unit bench bench-gpu clean
+.PHONY: serve chat test lint unit bench bench-gpu smoke soak loadtest clean
 
 serve: $(VENV)/.base
 	@$(BIN)/chatserve serve
@@ -32,8 +34,23 @@ $(VENV)/.dev: $(VENV)/.base
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
+# Minutes, on an idle machine: what it measures stands in loadtest/README.md.
 bench: $(VENV)/.base
-	for each in rtree takeover idle_memory next_turn decode_cpu front_end; do $(BIN)/python -m loadtest.$$each || exit 1; done
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[loadtest,compare]'
+	for each in $(BENCHES); do $(BIN)/python -m loadtest.$$each || exit 1; done
+	$(BIN)/chatserve bench report loadtest/results/cpu_*.json --out loadtest/results/cpu.html
+
+# A minute of users who hold conversations, in both modes; any error is an exit status.
+smoke: $(VENV)/.dev
+	$(BIN)/python -m loadtest.smoke --seconds 60
+
+soak: $(VENV)/.base
+	$(BIN)/python -m loadtest.soak --minutes 30
+
+# Locust's page, for the server at URL.
+loadtest: $(VENV)/.base
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[loadtest]'
+	$(BIN)/locust -f loadtest/locustfile.py --host $(URL)
 
 # One GPU. MODEL: a folder with a config and a tokenizer, served with random weights.
 bench-gpu: $(VENV)/.dev
