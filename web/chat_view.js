@@ -2,6 +2,7 @@
 
 import { arrange, el } from "./dom.js";
 import { text } from "./strings.js";
+import { say } from "./toast.js";
 import { empty, path, versions } from "./tree.js";
 import { errorCard, TurnView } from "./turn_view.js";
 /** @import { Conversation } from "./conversation.js" */
@@ -55,7 +56,7 @@ export class ChatView {
     const busy = state.running !== null || state.turns.has("pending");
     this.#waiting.clear();
     const views = shown.map((turn, n) => this.#view(turn, state, busy, n >= shown.length - AT_ONCE));
-    for (const [id, view] of this.#views) if (!views.includes(view)) this.#views.delete(id);
+    for (const [id, view] of this.#views) if (!views.includes(view) && !view.editing) this.#views.delete(id); // else it may be refused
     this.#fillWhenIdle();
     arrange(this.turns, views.map((view) => view.root));
     this.#after(state, shown.length === 0);
@@ -132,9 +133,14 @@ export class ChatView {
     view.text(from);
   }
 
-  /** @param {string} id */
-  view(id) {
-    return this.#views.get(id);
+  /** Another version is shown: say so, and keep the focus on what was pressed for it. @param {string} id @param {string | null} pressed */
+  switched(id, pressed) {
+    const view = this.#views.get(id);
+    if (!view?.standing) return;
+    say(text.saidBranch(view.standing.at + 1, view.standing.ids.length));
+    if (pressed === null) return;
+    const buttons = /** @type {HTMLButtonElement[]} */ ([...view.root.querySelectorAll(".switcher button")]).filter((button) => !button.disabled);
+    (buttons.find((button) => button.getAttribute("aria-label") === pressed) ?? buttons[0])?.focus();
   }
 
   get last() {

@@ -2,6 +2,7 @@
 
 import { Problem, shown } from "./api.js";
 import { Store } from "./store.js";
+import { text } from "./strings.js";
 import { Subscription } from "./subscription.js";
 import { asked, empty, goesOn, newestEnd } from "./tree.js";
 /** @import { Api } from "./api.js" */
@@ -33,6 +34,8 @@ export class OpenConversation {
   #closed = new AbortController();
   #fetched = 0;
   #loading = 0;
+  /** The last question once more, after it was refused. @type {() => Promise<boolean>} */
+  repeat = async () => false;
 
   /**
    * @param {Api} api @param {string} id @param {string | null} shown
@@ -95,6 +98,7 @@ export class OpenConversation {
       const mine = turn.status === "pending" || runs || turn.error;
       const saved = turns.get(turn.id);
       if (mine && !saved) turns.set(turn.id, turn);
+      else if (turn.status === "running" && !saved) turns.set(turn.id, { ...turn, status: "failed", error: { message: text.unheard } });
       else if (saved?.status === "failed" && turn.error) saved.error = turn.error;
     }
     const { leaf, shown: at } = this.state;
@@ -110,8 +114,9 @@ export class OpenConversation {
   #end(turns, tree) {
     if (tree.running !== null && turns.has(tree.running)) return tree.running;
     const last = [...turns.values()].at(-1);
-    if (last?.error && last.parent === tree.leaf) return last.id;
-    return tree.leaf !== null && turns.has(tree.leaf) ? tree.leaf : (last?.id ?? null);
+    const leaf = tree.leaf !== null && turns.has(tree.leaf) ? tree.leaf : null;
+    if (last?.error && last.parent === leaf) return last.id;
+    return leaf ?? last?.id ?? null;
   }
 
   /** @param {any} event */
@@ -143,7 +148,7 @@ export class OpenConversation {
   #begin(turn) {
     const { turns, shown: at, leaf } = this.state;
     const old = turns.get(turn.id);
-    if (old && old.status !== "running") return; // it has ended, and this is late
+    if (old && old.status !== "running" && !old.error) return; // it has ended, and this is late
     const follows = at === PENDING || at === leaf || at === null || at === turn.id;
     turns.delete(PENDING);
     turns.set(turn.id, { ...blank(turn.id, turn.parent), ...turn, status: "running", blocks: old?.blocks ?? [] });
@@ -175,6 +180,7 @@ export class OpenConversation {
    */
   async ask(input, parent, how) {
     const { turns, id, shown: before } = this.state;
+    this.repeat = () => this.ask(input, parent, how);
     if (turns.has(PENDING)) return false;
     for (const turn of [...turns.values()]) if (turn.error && !turn.usage) turns.delete(turn.id);
     const known = goesOn(turns, parent);

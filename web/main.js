@@ -7,9 +7,11 @@ import { ChatView } from "./chat_view.js";
 import { Composer } from "./composer.js";
 import { OpenConversation } from "./conversation.js";
 import { listenForShortcuts, shortcutsDialog } from "./dialogs.js";
-import { byId, icon } from "./dom.js";
+import { byId } from "./dom.js";
 import { Follow } from "./follow.js";
 import { Frame } from "./frame.js";
+import { fill } from "./frame_words.js";
+import { showHead, showLink } from "./head.js";
 import { Keeping, titleOf } from "./keeping.js";
 import { Keys } from "./key.js";
 import { ListView } from "./list_view.js";
@@ -17,12 +19,11 @@ import { MemoryPanel } from "./memory_panel.js";
 import { reasons } from "./reuse.js";
 import { go, rename, route } from "./route.js";
 import { howOf, keepHow, settingsDialog } from "./settings.js";
-import { fill, text } from "./strings.js";
+import { text } from "./strings.js";
 import { say, toast } from "./toast.js";
 import { path } from "./tree.js";
 import { Warm } from "./warm.js";
 /** @import { How } from "./settings.js" */
-/** @import { Link } from "./subscription.js" */
 /** @import { ServerSettings, TurnView } from "./types.js" */
 
 const LIST_AGES = 30_000;
@@ -57,7 +58,7 @@ class Page {
       complain: (words) => toast(words),
       start: (words) => ((this.composer.words = words), void this.composer.send()),
       reload: () => void this.open?.reload(),
-      resend: () => void this.composer.send(),
+      resend: () => (this.composer.words ? void this.composer.send() : void this.asking((open) => open.repeat())),
     });
     this.composer = new Composer(byId("composer"), {
       send: (words) => this.send(words),
@@ -159,7 +160,7 @@ class Page {
       if (this.open !== open) return;
       this.chat.show(state);
       this.composer.set(state.running !== null, state.stopping || state.elsewhere);
-      this.link(state.link);
+      showLink(state.link);
       this.head();
       if (state.running !== running && state.running) say(text.saidAnswering);
       running = state.running;
@@ -170,22 +171,9 @@ class Page {
     return open;
   }
 
-  /** The words above the messages, and the window's. */
   head() {
     const state = this.open?.state;
-    const title = state ? (state.title || this.list.row(state.id)?.title || text.untitled) : "";
-    byId("title").textContent = title || text.untitled;
-    document.title = title ? `${title} · chatserve` : "chatserve";
-    byId("more").hidden = !state || state.gone;
-    const usage = state && path(state.turns, state.shown).findLast((turn) => turn.usage)?.usage;
-    const used = usage ? text.context(usage.input_tokens + usage.output_tokens, this.server.max_model_len ?? null) : "";
-    byId("subtitle").textContent = [used, this.server.model].filter(Boolean).join(" · ");
-  }
-
-  /** @param {Link} link */
-  link({ state, wait }) {
-    byId("link").hidden = state !== "lost";
-    byId("link").textContent = state === "lost" ? text.lost(wait) : "";
+    showHead(state, state && this.list.row(state.id)?.title, this.server);
   }
 
   /** @param {string} words @returns {Promise<boolean>} */
@@ -227,8 +215,10 @@ class Page {
   branch(turn) {
     const { open } = this;
     if (!open) return;
+    const pressed = document.activeElement?.closest(".switcher") ? document.activeElement.getAttribute("aria-label") : null;
     this.follow.rest();
     open.show(turn);
+    queueMicrotask(() => this.chat.switched(turn, pressed)); // once it is shown
     this.warm.end();
     const { shown: end, leaf, id } = open.state;
     rename(id, end === leaf ? null : end);
@@ -270,5 +260,5 @@ class Page {
   }
 }
 
-fill(document, icon);
+fill(document);
 void new Page().begin();

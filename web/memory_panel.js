@@ -2,8 +2,9 @@
 
 import { Problem } from "./api.js";
 import { el, iconButton } from "./dom.js";
+import { bytes, number } from "./figures.js";
 import { MemoryPicture } from "./memory_picture.js";
-import { bytes, number, text } from "./strings.js";
+import { text } from "./strings.js";
 import { Subscription } from "./subscription.js";
 /** @import { Api } from "./api.js" */
 /** @import { Device, MemoryView, Piece } from "./types.js" */
@@ -112,7 +113,7 @@ export class MemoryPanel {
     if (!piece) return this.detail.replaceChildren(el("p", { class: "faint" }, text.pieceHint));
     const state = [
       piece.shared ? text.pieceShared : text.piecePrivate, text.tiers[piece.tier] ?? piece.tier, piece.in_use ? text.pieceUse : text.pieceIdle(piece.idle_s + (performance.now() - this.#told) / 1000),
-      piece.warm && text.pieceWarm, piece.next === null ? piece.in_use && text.pieceKept : text.pieceNext(piece.next),
+      piece.warm && text.pieceWarm, piece.next === null ? piece.in_use && text.pieceKept : text.pieceNext(piece.next), piece.conversation && text.openPiece,
     ].filter(Boolean).join(" · ");
     this.detail.replaceChildren(
       el("p", {}, el("strong", { dir: "auto" }, piece.title ?? text.pieceTokens(piece.start, piece.end))),

@@ -1,7 +1,8 @@
 // The quiet line under an answer, and the words behind it: where reused tokens came from, and why there were no more.
 
 import { el } from "./dom.js";
-import { number, text } from "./strings.js";
+import { number } from "./figures.js";
+import { text } from "./strings.js";
 /** @import { Stopped, TurnView } from "./types.js" */
 
 const KINDS = /** @type {const} */ ([

@@ -1,25 +1,10 @@
-// Every English word of the page.
+// Every English word of the page, but for the one line that is there without JavaScript.
 
+import { bytes, number, seconds } from "./figures.js";
 /** @import { Stopped, Token } from "./types.js" */
 
 /** @param {number} n @param {string} one @param {string} [many] */
 const count = (n, one, many = `${one}s`) => `${number(n)} ${n === 1 ? one : many}`;
-
-const digits = new Intl.NumberFormat("en");
-
-/** @param {number} n */
-export const number = (n) => digits.format(n);
-
-/** @param {number} n bytes */
-export function bytes(n) {
-  const units = ["B", "KB", "MB", "GB", "TB"];
-  let step = 0;
-  for (; n >= 1000 && step < units.length - 1; step++) n /= 1024;
-  return `${Number(step === 0 || n >= 100 ? Math.round(n) : n.toFixed(n >= 10 ? 1 : 2))} ${units[step]}`;
-}
-
-/** @param {number} ms */
-export const seconds = (ms) => (ms < 995 ? `${Math.max(1, Math.round(ms))} ms` : `${(ms / 1000).toFixed(ms < 9950 ? 1 : 0)} s`);
 
 /** @param {Token | null} token */
 const quoted = (token) => (token === null ? "something else" : `“${token.text.replace(/\n/g, "⏎")}”`);
@@ -89,6 +74,7 @@ export const text = {
   writing: (/** @type {number} */ tokens) => `Writing · ${count(tokens, "token")}`,
   wasCancelled: "Stopped here.",
   wasLength: "The answer reached its longest length. Raise “longest answer” in the settings, or ask to go on.",
+  unheard: "The answer failed while the page was not connected, so the reason is not known here. The server’s log has it.",
   wasFailed: "The server stopped while it answered. What had arrived is kept.",
   copyFailed: "The browser did not let the page copy. Select the text instead.",
 
@@ -99,7 +85,6 @@ export const text = {
   saidBranch: (/** @type {number} */ at, /** @type {number} */ of) => `Version ${at} of ${of} is shown.`,
 
   // the connection
-  connecting: "Connecting…",
   lost: (/** @type {number} */ s) => `The connection was lost. Trying again in ${s} s; the answer goes on at the server.`,
   elsewhere: "A client of the API is being answered in this conversation. The answer appears here when it is complete.",
 
@@ -156,7 +141,6 @@ export const text = {
   exportJson: "Export as JSON",
   remove: "Delete",
   removed: (/** @type {string} */ title) => `“${title}” was deleted.`,
-  removedElsewhere: "This conversation was deleted.",
   undo: "Undo",
   imported: (/** @type {string} */ title) => `“${title}” was imported.`,
   importNotJson: "This file is not JSON. Choose a file that was exported as JSON.",
@@ -270,27 +254,7 @@ export const text = {
   pieceNext: (/** @type {number} */ n) => (n === 0 ? "would be given up first" : `would be given up after ${number(n)} other${n === 1 ? "" : "s"}`),
   pieceKept: "not given up while it is used",
   pieceHint: "Point at a piece, or walk through them with the arrow keys.",
-  openPiece: "Enter opens the conversation",
-  unnamedPiece: "no conversation",
+  openPiece: "a press or Enter opens it",
   pictureLabel: (/** @type {number} */ nodes, /** @type {number} */ leaves) =>
     `${count(nodes, "piece")} of memory, ${count(leaves, "conversation end")}. Walk through them with the arrow keys.`,
 };
-
-/** Fill a frame's marked elements. @param {ParentNode} root @param {(name: string) => Element} icon */
-export function fill(root, icon) {
-  const said = /** @type {Record<string, string>} */ (/** @type {unknown} */ (text));
-  for (const each of root.querySelectorAll("[data-icon]")) each.prepend(icon(each.getAttribute("data-icon") ?? ""));
-  for (const each of root.querySelectorAll("[data-text]")) {
-    const span = document.createElement("span");
-    span.textContent = said[each.getAttribute("data-text") ?? ""];
-    each.append(span);
-  }
-  for (const each of root.querySelectorAll("[data-label]")) {
-    const label = said[each.getAttribute("data-label") ?? ""];
-    each.setAttribute("aria-label", label);
-    if (each.matches("button")) each.setAttribute("title", label);
-  }
-  for (const each of root.querySelectorAll("[data-placeholder]")) {
-    each.setAttribute("placeholder", said[each.getAttribute("data-placeholder") ?? ""]);
-  }
-}

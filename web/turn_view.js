@@ -148,10 +148,14 @@ export class TurnView {
     );
   }
 
+  get editing() {
+    return this.messages.querySelector("form") !== null;
+  }
+
   /** Its last message becomes a field. */
   edit() {
     const shown = this.messages.lastElementChild;
-    if (!shown || this.messages.querySelector("form")) return;
+    if (!shown || this.editing) return;
     const field = /** @type {HTMLTextAreaElement} */ (el("textarea", { "aria-label": text.editLabel, dir: "auto", rows: "3" }));
     field.value = asked(this.turn);
     const back = () => {

@@ -102,9 +102,11 @@ def test_another_try_and_an_edit_are_branches_that_can_be_switched(tabs: Tabs, s
         ("Say a number", None),
         ("Say another", None),
     ]
-    tab.button("Previous version").click()
-    tab.button("Previous version").click()
+    tab.button("Previous version").press("Enter")
+    expect(tab.page.locator("#status")).to_have_text("Version 2 of 3 is shown.")
+    tab.button("Previous version").press("Enter")
     expect(tab.answer).to_have_text("One.")
+    expect(tab.button("Next version")).to_be_focused()
     [talk] = script.talks.values()
     assert tab.page.url.endswith(f"#/c/{talk.id}/{talk.turns[0]['id']}")
     tab.ask("Go on")
@@ -184,6 +186,20 @@ def test_a_message_that_was_not_taken_is_still_in_the_field(tabs: Tabs, script: 
     expect(tab.field).to_have_value("")
 
 
+def test_an_edit_that_was_not_taken_is_not_lost(tabs: Tabs, script: ScriptedPage) -> None:
+    talk = script.talk_of("An old talk", ("Hello", "Hello."))
+    tab = tabs.open(f"{script.url}/#/c/{talk.id}")
+    tab.button("Edit").click()
+    script.refuse_next = [(503, {"message": "The server is leaving.", "code": "draining"})]
+    tab.page.get_by_role("textbox", name="Edit the message").fill("Hello, again")
+    tab.button("Send as a branch").click()
+    expect(tab.page.get_by_role("alert")).to_contain_text("Try again when it is back.")
+    expect(tab.page.get_by_role("textbox", name="Edit the message")).to_have_value("Hello, again")
+    tab.button("Try again").click()
+    expect(tab.last).to_contain_text("Hello, again")
+    tab.complete()
+
+
 def test_while_another_answers_one_is_told_and_can_stop_it(tabs: Tabs, script: ScriptedPage) -> None:
     talk = script.talk_of("An old talk", ("Hello", "Hello."))
     script.refuse_next = [(409, {"message": "A turn runs.", "code": "turn_running", "running": "resp_1"})]
@@ -241,11 +257,30 @@ def test_a_dropped_stream_loses_nothing(tabs: Tabs, script: ScriptedPage) -> Non
     expect(tab.page.locator("#link")).to_be_hidden()
 
 
+def test_an_answer_that_failed_while_nobody_listened_is_not_forgotten(tabs: Tabs, script: ScriptedPage) -> None:
+    hold = threading.Event()
+    script.answers = lambda _: Script(["Start "], hold=hold, fails={"message": "Broken.", "code": None})
+    tab = tabs.open(script.url)
+    tab.ask("Hello")
+    expect(tab.last).to_contain_text("Waiting")
+    [talk] = script.talks.values()
+    script.away = True
+    script.cut(talk)
+    expect(tab.page.locator("#link")).to_be_visible()
+    hold.set()
+    while talk.running:
+        tab.page.wait_for_timeout(10)
+    script.away = False
+    expect(tab.last.get_by_role("alert")).to_contain_text("failed while the page was not connected")
+    expect(tab.last).to_contain_text("Hello")
+
+
 def test_an_answer_that_ended_while_nobody_listened_is_there_afterwards(tabs: Tabs, script: ScriptedPage) -> None:
     hold = threading.Event()
     script.answers = lambda _: Script(["Start ", "and end."], hold=hold)
     tab = tabs.open(script.url)
     tab.ask("Hello")
+    expect(tab.last).to_contain_text("Waiting")
     [talk] = script.talks.values()
     script.away = True
     script.cut(talk)
