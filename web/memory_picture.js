@@ -8,6 +8,7 @@ import { text } from "./strings.js";
 const TALLEST = 26;
 const LOWEST = 5;
 const NAMED = 15; // px a row must have to carry words
+const LEGIBLE = 8; // px below which a row has no room for the edges of chunks
 const LETTER = 6.8; // px, about
 const CHUNK = 5; // px below which the edges of chunks are not drawn
 
@@ -60,7 +61,7 @@ export class MemoryPicture {
       const rect = /** @type {SVGElement} */ (group.firstElementChild);
       rect.style.width = `${wide.toFixed(1)}px`;
       rect.style.height = `${Math.max(2, box.height * row - 1)}px`;
-      edges(/** @type {SVGElement} */ (group.children[1]), chunk * scale, wide, box.height * row - 1, piece.chunks);
+      edges(/** @type {SVGElement} */ (group.children[1]), row < LEGIBLE ? 0 : chunk * scale, wide, box.height * row - 1, piece.chunks);
       set(group.children[3], "cx", (wide - 7).toFixed(1));
       set(group.children[3], "cy", String(Math.max(2, box.height * row - 1) / 2));
       name(/** @type {SVGElement} */ (group.children[2]), row >= NAMED && box.leaf ? (piece.title ?? "") : "", wide, width - x, row);
