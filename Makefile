@@ -22,7 +22,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+# The model first: two processes of tests would both fetch it, and no test's time limit is made for that.
 unit: $(VENV)/.dev
+	$(BIN)/chatserve demo
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 $(VENV)/.base: pyproject.toml

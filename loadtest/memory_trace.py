@@ -28,6 +28,7 @@ RELEASED = 0.25
 """Of the requests, how many leave nothing recorded; of the others, half go on with a recorded conversation."""
 LONGEST_ANSWER = 512
 SLOTS = 256
+LATE_SECONDS = 5.0
 Tokens = npt.NDArray[np.int32]
 
 
@@ -108,7 +109,7 @@ class Trace:
         ends = lengths(len(coming), self._shape.max_len // 2, int(self._random.integers(1 << 30)))
         began = last = time.monotonic()
         try:
-            while (now := time.monotonic() - began) < self._pace.seconds:
+            while (now := time.monotonic() - began) < self._pace.seconds or self._lingers(now):
                 while coming and coming[0] <= now:
                     coming.pop(0)
                     self._arrive(ends.pop())
@@ -126,6 +127,10 @@ class Trace:
             "creates": stats.creates,
             "driver_calls": stats.driver_calls,
         }
+
+    def _lingers(self, now: float) -> bool:
+        """Whether the last of it is still there when it should have gone: a busy machine is late."""
+        return self.samples.physical[-1] > 0 and now < self._pace.seconds + LATE_SECONDS
 
     def _arrive(self, length: int) -> None:
         fresh = self._random.integers(0, 49_152, length, dtype=np.int32)

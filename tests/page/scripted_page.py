@@ -397,7 +397,7 @@ def serving_script(page: ScriptedPage) -> Iterator[ScriptedPage]:
     """On a free port, in a thread."""
     port = free_port()
     page.url = f"http://127.0.0.1:{port}"
-    server = uvicorn.Server(uvicorn.Config(page.app(), port=port, log_level="critical", timeout_graceful_shutdown=0))
+    server = uvicorn.Server(uvicorn.Config(page.app(), port=port, log_config=None, timeout_graceful_shutdown=0))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
