@@ -203,7 +203,7 @@ def test_the_picture_for_the_readme(tabs: Tabs, real: Serving, artefacts: Path) 
         }
         assert real.post(f"/page/conversations/{talk}/turns", body).status_code == 202
         wait_until(real.idle, 60)
-    tab = tabs.open(real.url, width=1240, height=760)
+    tab = tabs.open(real.url, width=1240, height=740)
     brief(tab, 60)
     tab.button("Settings").click()
     tab.page.get_by_label("System prompt").fill(RULES)
