@@ -61,4 +61,4 @@ bench-gpu: $(VENV)/.dev
 	$(BIN)/python -m loadtest.bench_gpu --model $(MODEL) --out loadtest/results/gpu.json
 
 clean:
-	rm -rf $(VENV) .models .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .models .artefacts build .mypy_cache .ruff_cache .pytest_cache .hypothesis
