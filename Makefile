@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 MODEL  ?= .models/llama-8b-shape
 JOBS   ?= 2
 URL    ?= http://127.0.0.1:8000
-BENCHES := rtree takeover idle_memory next_turn decode_cpu growth picture server_ceiling memory_figures draw_memory cpu_loads
+BENCHES := bench_client rtree takeover idle_memory next_turn decode_cpu growth picture server_ceiling memory_figures draw_memory cpu_loads
 
 .PHONY: serve chat test lint unit bench bench-gpu smoke soak loadtest clean
 
