@@ -7,7 +7,7 @@ JOBS   ?= 2
 URL    ?= http://127.0.0.1:8000
 BENCHES := bench_client rtree takeover idle_memory next_turn decode_cpu growth picture server_ceiling memory_figures draw_memory cpu_loads
 
-.PHONY: serve chat test lint unit bench bench-gpu smoke soak loadtest clean
+.PHONY: serve chat test lint unit model bench bench-gpu smoke soak loadtest clean
 
 serve: $(VENV)/.base
 	@$(BIN)/chatserve serve
@@ -15,26 +15,33 @@ serve: $(VENV)/.base
 chat: $(VENV)/.base
 	@$(BIN)/chatserve chat
 
-test: lint unit
+test: $(VENV)/.dev
+	@$(MAKE) --no-print-directory -j2 lint model
+	@$(MAKE) --no-print-directory unit
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-# The model first: two processes of tests would both fetch it, and no test's time limit is made for that.
-unit: $(VENV)/.dev
-	$(BIN)/chatserve demo
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+# A thread each: two processes whose products take two threads on two cores wait for each other more than they compute.
+unit: $(VENV)/.dev model
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
-$(VENV)/.base: pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)"; exit 1; }
+# Before the tests: two processes of them would both fetch it, and no test's time limit is made for that.
+model: $(VENV)/.base
+	@$(BIN)/chatserve demo
+
+$(VENV)/bin/python:
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)"; exit 1; }
+
+$(VENV)/.base: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.base
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
-	@touch $@
+	@touch $(VENV)/.base $@
 
 # Minutes, on an idle machine: what it measures stands in loadtest/README.md.
 bench: $(VENV)/.base
