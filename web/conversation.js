@@ -153,6 +153,12 @@ export class OpenConversation {
     turns.delete(PENDING);
     turns.set(turn.id, { ...blank(turn.id, turn.parent), ...turn, status: "running", blocks: old?.blocks ?? [] });
     this.store.set({ running: turn.id, elsewhere: false, leaf: turn.id, shown: follows ? turn.id : at });
+    this.#outrun();
+  }
+
+  /** What is on its way was read before something that has been seen here: it would be forgotten again. */
+  #outrun() {
+    if (this.#loading) void this.reload();
   }
 
   /** @param {{id: string, from: number, blocks: string[], thinking_html: string | null, tokens: number}} event */
@@ -171,6 +177,7 @@ export class OpenConversation {
     turns.set(turn.id, turn);
     this.store.set(running === turn.id || running === null ? { running: null, stopping: false, elsewhere: false } : {});
     this.hear.ended(turn);
+    this.#outrun();
   }
 
   /**
@@ -189,17 +196,18 @@ export class OpenConversation {
     const body = { input, parent: known, settings: how.settings, ...(how.instructions ? { instructions: how.instructions } : {}) };
     try {
       const taken = await this.api.post(`/page/conversations/${id}/turns`, body);
-      const pending = turns.get(PENDING);
-      turns.delete(PENDING);
-      if (pending && !turns.has(taken.id)) turns.set(taken.id, { ...pending, id: taken.id, status: "running" });
-      const ended = turns.get(taken.id)?.status !== "running";
+      const now = this.state.turns; // others, where the tree was loaded meanwhile
+      const pending = now.get(PENDING);
+      now.delete(PENDING);
+      if (pending && !now.has(taken.id)) now.set(taken.id, { ...pending, id: taken.id, status: "running" });
+      const ended = now.get(taken.id)?.status !== "running";
       this.store.set({ shown: taken.id, leaf: taken.id, ...(ended ? {} : { running: taken.id }) });
-      if (this.#loading) void this.reload(); // what is on its way was read before this turn
+      this.#outrun();
       this.hear.changed();
       return true;
     } catch (error) {
-      turns.delete(PENDING);
-      const back = before !== null && turns.has(before) ? before : this.state.leaf;
+      this.state.turns.delete(PENDING);
+      const back = before !== null && this.state.turns.has(before) ? before : this.state.leaf;
       this.store.set({ shown: this.state.shown === PENDING ? back : this.state.shown, refused: shown(error) });
       return false;
     }

@@ -83,6 +83,7 @@ class ScriptedPage:
         self.memory: Json | None = None
         self.asked: list[tuple[str, str, Json]] = []
         self.refuse_next: list[tuple[int, Json]] = []
+        self.late_tree: threading.Event | None = None
         self.drop = threading.Event()
         self.away = False
         self.ids = itertools.count(1)
@@ -205,7 +206,11 @@ class ScriptedPage:
         if talk is None:
             return failure(404, "There is no such conversation.")
         running = talk.running["id"] if talk.running else None
-        return JSONResponse(self.row(talk) | {"leaf": talk.leaf, "running": running, "turns": talk.turns})
+        answer = JSONResponse(self.row(talk) | {"leaf": talk.leaf, "running": running, "turns": talk.turns})
+        late, self.late_tree = self.late_tree, None
+        while late is not None and not late.is_set():
+            await asyncio.sleep(0.01)
+        return answer
 
     async def rename(self, request: Request) -> Response:
         talk = self.talk(request)

@@ -293,6 +293,30 @@ def test_an_answer_that_ended_while_nobody_listened_is_there_afterwards(tabs: Ta
     tab.complete()
 
 
+def test_a_tree_that_was_read_before_the_end_and_comes_after_it_forgets_nothing(
+    tabs: Tabs, script: ScriptedPage
+) -> None:
+    hold, late = threading.Event(), threading.Event()
+    script.answers = lambda _: Script(["Start ", "and end."], hold=hold)
+    tab = tabs.open(script.url)
+    tab.ask("Hello")
+    expect(tab.last).to_contain_text("Waiting")
+    [talk] = script.talks.values()
+    script.late_tree = late
+    script.cut(talk)
+    while script.late_tree is not None:
+        tab.page.wait_for_timeout(10)
+    hold.set()
+    expect(tab.answer).to_have_text("Start and end.")
+    with tab.page.expect_response(lambda response: response.url.endswith(talk.id)):
+        late.set()
+    tab.page.wait_for_timeout(200)
+    assert tab.turns.count() == 1, "what was seen to end is gone"
+    tab.complete()
+    expect(tab.answer).to_have_text("Start and end.")
+    expect(tab.button("Stop")).to_be_hidden()
+
+
 def test_a_conversation_that_is_not_there_says_so(tabs: Tabs, script: ScriptedPage) -> None:
     tab = tabs.open(f"{script.url}/#/c/conv_unknown")
     expect(tab.page.get_by_role("alert")).to_contain_text("There is no such conversation")
