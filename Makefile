@@ -26,7 +26,7 @@ lint: $(VENV)/.dev
 
 # A thread each: two processes whose products take two threads on two cores wait for each other more than they compute.
 unit: $(VENV)/.dev model
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations 15
 
 # Before the tests: two processes of them would both fetch it, and no test's time limit is made for that.
 model: $(VENV)/.base

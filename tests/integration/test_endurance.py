@@ -27,7 +27,7 @@ from tests.integration.tiny import Tiny, make_tiny
 from tests.sessions.redis_server import RedisServer
 
 CONVERSATIONS = 50
-TURNS = 300
+TURNS = 200
 """As many as a test has time for; raise it to 1,000 for a soak."""
 BREAKS = 0.05
 SAMPLE = 50
