@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any, Protocol
 
 import numpy as np
@@ -62,7 +61,7 @@ class MixedKernel:
 
     def step(self, batch: Batch) -> StepAttention:
         """See Kernel."""
-        decodes = sum(1 for _ in takewhile(lambda count: count == 1, batch.counts))
+        decodes = batch.decodes
         if decodes == 0:
             return self._prompts.step(batch)
         numbers = np.array([batch.slots[:decodes], batch.starts[:decodes]], dtype=np.int64)

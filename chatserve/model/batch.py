@@ -45,3 +45,8 @@ class Batch:
     starts: tuple[int, ...]
     counts: tuple[int, ...]
     samples: tuple[Sample, ...]
+
+    @property
+    def decodes(self) -> int:
+        """How many of its first sequences have one new row each."""
+        return next((place for place, count in enumerate(self.counts) if count != 1), len(self.counts))

@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -112,9 +111,7 @@ class TurnGraphs:
 
     def _decodes(self, batch: Batch, size: int) -> int:
         """How many of a step's first sequences the decode kernel reads."""
-        if not self._sequences(size).decodes:
-            return 0
-        return sum(1 for _ in takewhile(lambda count: count == 1, batch.counts))
+        return batch.decodes if self._sequences(size).decodes else 0
 
     def _numbers(self, batch: Batch, size: int) -> Numbers:
         """A graph's input: three numbers a row, three a prompt, four a sample; where the last prompt's rows end, and
