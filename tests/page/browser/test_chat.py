@@ -6,7 +6,7 @@ import threading
 
 from playwright.sync_api import expect
 
-from tests.page.browser.tab import Tabs
+from tests.page.browser.tab import Tab, Tabs
 from tests.page.scripted_page import Script, ScriptedPage
 
 CODE = "Here:\n\n```python\nprint(1)\n```\n\nDone."
@@ -257,12 +257,8 @@ def test_a_dropped_stream_loses_nothing(tabs: Tabs, script: ScriptedPage) -> Non
     expect(tab.page.locator("#link")).to_be_hidden()
 
 
-def test_an_answer_that_failed_while_nobody_listened_is_not_forgotten(tabs: Tabs, script: ScriptedPage) -> None:
-    hold = threading.Event()
-    script.answers = lambda _: Script(["Start "], hold=hold, fails={"message": "Broken.", "code": None})
-    tab = tabs.open(script.url)
-    tab.ask("Hello")
-    expect(tab.last).to_contain_text("Waiting")
+def end_unheard(tab: Tab, script: ScriptedPage, hold: threading.Event) -> None:
+    """The page is cut off; the answer ends meanwhile; then the server can be reached again."""
     [talk] = script.talks.values()
     script.away = True
     script.cut(talk)
@@ -271,6 +267,15 @@ def test_an_answer_that_failed_while_nobody_listened_is_not_forgotten(tabs: Tabs
     while talk.running:
         tab.page.wait_for_timeout(10)
     script.away = False
+
+
+def test_an_answer_that_failed_while_nobody_listened_is_not_forgotten(tabs: Tabs, script: ScriptedPage) -> None:
+    hold = threading.Event()
+    script.answers = lambda _: Script(["Start "], hold=hold, fails={"message": "Broken.", "code": None})
+    tab = tabs.open(script.url)
+    tab.ask("Hello")
+    expect(tab.last).to_contain_text("Waiting")
+    end_unheard(tab, script, hold)
     expect(tab.last.get_by_role("alert")).to_contain_text("failed while the page was not connected")
     expect(tab.last).to_contain_text("Hello")
 
@@ -281,14 +286,7 @@ def test_an_answer_that_ended_while_nobody_listened_is_there_afterwards(tabs: Ta
     tab = tabs.open(script.url)
     tab.ask("Hello")
     expect(tab.last).to_contain_text("Waiting")
-    [talk] = script.talks.values()
-    script.away = True
-    script.cut(talk)
-    expect(tab.page.locator("#link")).to_be_visible()
-    hold.set()
-    while talk.running:
-        tab.page.wait_for_timeout(10)
-    script.away = False
+    end_unheard(tab, script, hold)
     expect(tab.answer).to_have_text("Start and end.")
     tab.complete()
 
