@@ -22,7 +22,7 @@ from chatserve.engine.process import SWITCH_INTERVAL
 from chatserve.model.batch import Batch, Sample
 from chatserve.model.decode_graphs import DecodeGraphs
 from chatserve.model.draw_triton import DrawWorkspace
-from chatserve.model.graphs import Stage
+from chatserve.model.graphs import Stage, capture_all
 from chatserve.model.kernels import choose_kernels
 from chatserve.model.loaded import LoadedModel
 from chatserve.model.sampling import SamplingParams
@@ -59,7 +59,7 @@ def bare_graph_ms(model: LoadedModel, batch: int) -> float:
         workspace = DrawWorkspace.of(batch, spec.vocab_size, model.device)
         network = model.weights.over(sequences.kv)
         graphs = DecodeGraphs(Stage(network, workspace, newest, SCRATCH), decode)
-        graphs.capture(batch, torch.cuda.graph_pool_handle())
+        capture_all([(graphs, batch)], model.device)
         step = greedy(sequences, case)
 
         def replays() -> None:

@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ SETTLED = 64 << 20
 """Bytes: a difference that other programs on the device may make."""
 SUITE = "W,W2,A,B,C,D,E,notes"
 QUICK_SUITE = "S,A,B"
-LOAD_SECONDS = 420.0
+LOAD_SECONDS = 150.0
 Reader = Callable[[], DeviceMemory]
 
 
@@ -47,7 +47,7 @@ def main() -> int:
         say(f"ready after {ready:.1f} s")
         kept.put("start", {"ready_s": round(ready, 2), "flags": flags, "vllm_ready_s": vllm_figures.READY_SECONDS})
         kept.put("idle", idle_memory(server, reader, before))
-        loaded = run_load(server, options, kept)
+        loaded = run_loads(server, options, kept)
         kept.put("flushed_after_load", flush(server, reader))
         kept.put("engine_at_the_end", server.stats())
     page = markdown(kept.figures)
@@ -63,8 +63,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--suite", help=f"scenarios of loadtest.multi_turn (default {SUITE})")
     parser.add_argument("--quick", action="store_true", help=f"only {QUICK_SUITE}")
     parser.add_argument("--workers", type=int, default=4, help="processes of the server that talk to clients")
-    parser.add_argument("--seed", default="1")
-    parser.add_argument("--seconds", type=float, default=LOAD_SECONDS, help="the load is cut off after so many")
+    parser.add_argument("--seeds", default="1,2,3", help="the load is run once with each; the median is kept")
+    parser.add_argument("--seconds", type=float, default=LOAD_SECONDS, help="each load is cut off after so many")
     parser.add_argument("--stored-weights", action="store_true", help="the folder has weights; read them")
     parser.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="flags of `chatserve serve`, last")
     parser.add_argument("--out", type=Path, default=RESULTS / "gpu_serve.json")
@@ -99,24 +99,49 @@ def flush(server: Server, reader: Reader | None) -> dict[str, Any]:
     return found
 
 
-def run_load(server: Server, options: argparse.Namespace, kept: Kept) -> int:
-    """The client in a process of its own, which keeps its figures after each scenario; its exit status."""
+def run_loads(server: Server, options: argparse.Namespace, kept: Kept) -> int:
+    """The load with each seed, other words each time; 1 if any failed."""
+    loads, failed = [], False
+    for seed in options.seeds.split(","):
+        load, status = run_load(server, options, seed)
+        failed |= status != 0
+        loads.append(load)
+        kept.put("load", medians(loads))
+    return int(failed)
+
+
+def run_load(server: Server, options: argparse.Namespace, seed: str) -> tuple[dict[str, Any], int]:
+    """The client in a process of its own, which keeps its figures after each scenario; those, and its exit status."""
     out = options.out.with_suffix(".load.json")
     out.unlink(missing_ok=True)
     suite = options.suite or (QUICK_SUITE if options.quick else SUITE)
     command = [sys.executable, "-u", "-m", "loadtest.multi_turn", "--url", server.url, "--suite", suite]
-    say(f"load: {suite}")
+    say(f"load: {suite}, seed {seed}")
     try:
         status = subprocess.run(
-            [*command, "--seed", options.seed, "--out", str(out)], timeout=options.seconds, check=False
+            [*command, "--seed", seed, "--out", str(out)], timeout=options.seconds, check=False
         ).returncode
     except subprocess.TimeoutExpired:
         say(f"the load was cut off after {options.seconds:g} s")
         status = 1
     load = json.loads(out.read_text()) if out.exists() else {}
-    kept.put("load", {name: figures for name, figures in load.items() if name != "machine"})
     out.unlink(missing_ok=True)
-    return status
+    return {name: figures for name, figures in load.items() if name != "machine"}, status
+
+
+def medians(loads: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of each scenario the round of median throughput, whole; beside it the throughput of every round, and errors and
+    failures of all.
+    """
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys(name for load in loads for name in load):
+        rounds = sorted((load[name] for load in loads if name in load), key=lambda each: each.get("out_tok_s", 0.0))
+        found[name] = rounds[(len(rounds) - 1) // 2] | {
+            "rounds_out_tok_s": [each.get("out_tok_s") for each in rounds],
+            "errors": sum(each["errors"] for each in rounds),
+            "failures": [failure for each in rounds for failure in each["failures"]],
+        }
+    return found
 
 
 def markdown(figures: dict[str, Any]) -> str:
@@ -144,6 +169,7 @@ def beside_vllm(ours: dict[str, Any]) -> dict[str, Any]:
         "tok/s": rate,
         "vLLM tok/s": theirs.out_tok_s,
         "ratio": round(rate / theirs.out_tok_s, 3),
+        "rounds": " / ".join(f"{each:,.0f}" for each in ours.get("rounds_out_tok_s", [])),
         "of the floor": round(rate / theirs.floor_tok_s, 3),
         "wanted": theirs.wanted_tok_s,
         "later TTFT p50 ms": later,

@@ -45,7 +45,7 @@ class DeviceDefaults:
 
 DEFAULTS = {
     "cpu": DeviceDefaults("host", max_running=16, step_tokens=512, kv_share=0.5, depth=1),
-    "cuda": DeviceDefaults("cuda", max_running=256, step_tokens=2048, kv_share=0.9, depth=2),
+    "cuda": DeviceDefaults("cuda", max_running=256, step_tokens=1024, kv_share=0.9, depth=2),
 }
 
 
@@ -59,7 +59,7 @@ def build_engine(
     """An engine around a loaded model.
 
     worker: the thread that loaded it, if one did, to compute in.
-    progress: told how many steps are captured, of how many, where the device captures them.
+    progress: told how far the captures of steps are, where the device captures them.
     Raises DriverError when the device's memory calls cannot be used.
     """
     spec, device = model.spec, model.device
@@ -76,7 +76,8 @@ def build_engine(
             kv,
             worker,
             chunk_tokens=chunk_tokens,
-            most_rows=max_running,
+            most_sequences=max_running,
+            most_rows=step_tokens,
             scratch=SCRATCH,
             progress=progress,
         )

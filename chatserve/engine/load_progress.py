@@ -38,9 +38,9 @@ def load_progress(stream: TextIO) -> Iterator[Told]:
 
 @contextmanager
 def capture_progress(stream: TextIO) -> Iterator[Told]:
-    """Shown on `stream` while the block captures steps. Yields what is told numbers of steps."""
+    """Shown on `stream` while the block compiles and captures steps. Yields what is told how far it is."""
     columns = (MofNCompleteColumn(), TimeRemainingColumn())
-    with shown(stream, "captured steps", columns, lambda done, total: f"{done} of {total}") as told:
+    with shown(stream, "compiled and captured", columns, lambda done, total: f"{done} of {total}") as told:
         yield told
 
 

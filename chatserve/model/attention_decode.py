@@ -15,6 +15,9 @@ from chatserve.model.kv_rows import KVRows
 MOST_ROWS = 1024
 """Sequences of one step: the plan is made by one program."""
 
+PLAN_TILES = (16, 64, 256, MOST_ROWS)
+"""Sequences that a plan has room for: each is one more kernel to compile."""
+
 PROCESSORS_OF_NO_DEVICE = 4
 """What the interpreter on the CPU plans for."""
 
@@ -103,7 +106,9 @@ class DecodeKernel:
         self._chosen = chosen
         self._options = launch_options(early, kv.device)
         self._processors = processors(kv.device)
-        pieces = max(self._most_items(rows, self._tiling(rows)) for rows in range(1, most_rows + 1))
+        items = [self._most_items(rows, self._tiling(rows)) for rows in range(1, most_rows + 1)]
+        self._candidates = {tile: triton.next_power_of_2(max(items[:tile])) for tile in PLAN_TILES}
+        pieces = max(items)
         self._partials = kv.new_empty(pieces, self._kv_heads, self._group, self._head_dim, dtype=torch.float32)
         self._weights = kv.new_empty(pieces, self._kv_heads, self._group, dtype=torch.float32)
         self._arrivals = kv.new_zeros(most_rows, self._kv_heads, dtype=torch.int32)
@@ -120,7 +125,7 @@ class DecodeKernel:
         assert 0 < rows <= self._most_rows, f"{rows} sequences in a step, of at most {self._most_rows}"
         one = self._tiling(rows)
         most_items = self._most_items(rows, one)
-        rows_tile = max(16, triton.next_power_of_2(rows))
+        rows_tile = next(tile for tile in PLAN_TILES if rows <= tile)
         items = torch.empty(most_items, ITEM_WORDS, dtype=torch.int32, device=slots.device)
         count = torch.empty(1, dtype=torch.int32, device=slots.device)
         plan_kernel[(1,)](
@@ -137,7 +142,7 @@ class DecodeKernel:
             KV_HEADS=self._kv_heads,
             GROUP=self._group,
             WINDOW=self._window,
-            CANDIDATES=triton.next_power_of_2(most_items),
+            CANDIDATES=self._candidates[rows_tile],
             WORDS=ITEM_WORDS,
             PIECES_TILE=max(1, 1024 // rows_tile),
             APART=one.apart,

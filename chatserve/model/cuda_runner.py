@@ -18,7 +18,7 @@ from chatserve.model.decode_graphs import DecodeGraphs
 from chatserve.model.device_inputs import device_inputs, to_device
 from chatserve.model.draw_triton import DrawWorkspace
 from chatserve.model.fused import FusedWeights
-from chatserve.model.graphs import Outcome, Stage, StepGraphs, capture_all, draw
+from chatserve.model.graphs import Outcome, Stage, StepGraphs, capture_all, draw, every_size
 from chatserve.model.kernels import choose_kernels
 from chatserve.model.loaded import LoadedModel
 from chatserve.model.runner import Launched, checked
@@ -112,6 +112,7 @@ def open_runner(
     worker: ThreadPoolExecutor,
     *,
     chunk_tokens: int,
+    most_sequences: int,
     most_rows: int,
     scratch: int,
     progress: Callable[[int, int], None],
@@ -119,17 +120,17 @@ def open_runner(
     """See `runners.cuda_runner`; called in the thread that will compute."""
     torch.cuda.set_device(model.device)
     spec = model.spec
-    kernels = choose_kernels(kv, heads=spec.heads, chunk_tokens=chunk_tokens, most_rows=most_rows)
+    kernels = choose_kernels(kv, heads=spec.heads, chunk_tokens=chunk_tokens, most_rows=most_sequences)
     with torch.inference_mode():
         network = model.weights.over(kv)
         newest = torch.zeros(len(kv), dtype=torch.int64, device=model.device)
-        workspace = DrawWorkspace.of(most_rows, spec.vocab_size, model.device)
+        workspace = DrawWorkspace.of(most_sequences, spec.vocab_size, model.device)
         stage = Stage(network, workspace, newest, scratch)
         graphs: list[StepGraphs] = []
         if isinstance(model.weights, FusedWeights):
             if kernels.decode is not None:
                 graphs.append(DecodeGraphs(stage, kernels.decode))
             if isinstance(kernels.prompts, Fa3Kernel):
-                graphs.append(TurnGraphs(stage, kernels.prompts, kernels.decode))
-        capture_all(graphs, progress)
+                graphs.append(TurnGraphs(stage, kernels.prompts, kernels.decode, most_rows))
+        capture_all(every_size(graphs), model.device, progress)
     return CudaRunner(network, kernels.step, graphs, workspace, newest=newest, worker=worker)

@@ -39,10 +39,13 @@ class DecodeGraphs:
         rungs = {*FIRST, *range(16, BY_SIXTEEN + 1, 16), *range(BY_SIXTEEN + 32, most + 1, 32), most}
         return sorted(rung for rung in rungs if rung <= most)
 
+    def compile(self, size: int) -> None:
+        """See StepGraphs."""
+        self._compute(self._inputs(size))
+
     def capture(self, size: int, pool: Any) -> None:
         """See StepGraphs."""
-        inputs = to_device(np.repeat(self._idle, size, axis=1), self._stage.newest.device)
-        self._captured[size] = capture_step(self._compute, inputs, pool)
+        self._captured[size] = capture_step(self._compute, self._inputs(size), pool)
         self._rungs = sorted(self._captured)
 
     def fits(self, batch: Batch) -> bool:
@@ -65,6 +68,10 @@ class DecodeGraphs:
         numbers[KEYS, :rows] = draw_keys(batch.samples)
         numbers[TEMPERATURES, :rows] = temperature_bits(batch.samples)
         return captured.replay(to_device(numbers, self._stage.newest.device))
+
+    def _inputs(self, size: int) -> torch.Tensor:
+        """Of a step of nobody's rows."""
+        return to_device(np.repeat(self._idle, size, axis=1), self._stage.newest.device)
 
     def _compute(self, inputs: torch.Tensor) -> Outcome:
         asked, positions, slots = inputs[IDS], inputs[POSITIONS], inputs[SLOTS]

@@ -7,7 +7,8 @@ that is smaller than its graph fills the rest with a scratch slot, whose one row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +18,10 @@ from chatserve.model.batch import Batch
 from chatserve.model.device_inputs import Drawing
 from chatserve.model.draw_triton import DrawWorkspace, draw_tokens
 from chatserve.model.step import Network
+from chatserve.model.tensor_sources import no_progress
+
+COMPILERS = 8
+"""Threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +80,12 @@ class StepGraphs(Protocol):
         """What to capture."""
         ...
 
+    def compile(self, size: int) -> None:
+        """Compute one size once, which compiles its kernels. Several threads may, on one stream."""
+        ...
+
     def capture(self, size: int, pool: Any) -> None:
-        """Capture one size. pool: memory that graphs share, because they never run at once."""
+        """Capture one size, on the current stream. pool: memory that graphs share, because they never run at once."""
         ...
 
     def fits(self, batch: Batch) -> bool:
@@ -88,31 +97,59 @@ class StepGraphs(Protocol):
         ...
 
 
-def capture_all(kinds: Sequence[StepGraphs], progress: Callable[[int, int], None]) -> None:
-    """Capture every kind, its largest size first: the others then need no memory of their own.
+def every_size(kinds: Sequence[StepGraphs]) -> list[tuple[StepGraphs, int]]:
+    """Of every kind, the largest first: in its memory the others find theirs."""
+    return [(kind, size) for kind in kinds for size in sorted(kind.sizes, reverse=True)]
 
-    progress: told how many are done, of how many.
+
+def capture_all(
+    todo: Sequence[tuple[StepGraphs, int]], device: torch.device, progress: Callable[[int, int], None] = no_progress
+) -> None:
+    """Compile what these need, then capture them in this order, on one stream: another's memory could not be shared.
+
+    progress: told how many are compiled and how many captured, together, of how many.
     """
-    pool = torch.cuda.graph_pool_handle()
-    todo = [(kind, size) for kind in kinds for size in sorted(kind.sizes, reverse=True)]
-    for done, (kind, size) in enumerate(todo):
-        progress(done, len(todo))
-        kind.capture(size, pool)
-    progress(len(todo), len(todo))
+    if not todo:
+        return
+    pool, stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    count = len(todo)
+    progress(0, 2 * count)
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for done in compiled(todo, stream):
+            progress(done, 2 * count)
+        for done, (kind, size) in enumerate(todo, start=1):
+            kind.capture(size, pool)
+            progress(count + done, 2 * count)
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.empty_cache()  # what was computed without a graph has left its memory behind
+
+
+def compiled(todo: Sequence[tuple[StepGraphs, int]], stream: torch.cuda.Stream) -> Iterator[int]:
+    """How many are, one by one. In several threads, because a compiler uses one core; the first in this one, which then
+    has all that a capture may not begin with.
+    """
+
+    def compile_one(kind: StepGraphs, size: int) -> None:
+        with torch.inference_mode(), torch.cuda.stream(stream):
+            kind.compile(size)
+
+    # Neighbours need the same kernels: two threads that began with them would both compile each.
+    first, *others = [each for start in range(COMPILERS) for each in todo[start::COMPILERS]]
+    compile_one(*first)
+    with ThreadPoolExecutor(COMPILERS, thread_name_prefix="compiler") as threads:
+        for done, other in enumerate([threads.submit(compile_one, *each) for each in others], start=2):
+            other.result()
+            yield done
 
 
 def capture_step(compute: Callable[[torch.Tensor], Outcome], inputs: torch.Tensor, pool: Any) -> Captured:
-    """Capture one step over these inputs, on a stream of its own."""
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
+    """Capture one step over these inputs, on the current stream; it has been computed before."""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.stream(stream):
-        compute(inputs)  # compiles and allocates what a capture cannot
-        # The mapper's calls in another thread are none of this capture's business.
-        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
-        outcome = compute(inputs)
-        graph.capture_end()
-    torch.cuda.current_stream().wait_stream(stream)
+    # The mapper's calls in another thread are none of this capture's business.
+    graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+    outcome = compute(inputs)
+    graph.capture_end()
     return Captured(graph, inputs, outcome)
 
 

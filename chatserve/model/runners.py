@@ -27,14 +27,16 @@ def cuda_runner(
     worker: ThreadPoolExecutor,
     *,
     chunk_tokens: int,
+    most_sequences: int,
     most_rows: int,
     scratch: int,
     progress: Callable[[int, int], None],
 ) -> Runner:
     """A runner on a GPU, its decode steps captured where the model is the fused decoder's.
 
-    chunk_tokens: rows of a slot mapped at a time.  most_rows: sequences in a step.  scratch: a slot of which the first
-    row is mapped and nobody's.  progress: told how many steps are captured, of how many.
+    chunk_tokens: rows of a slot mapped at a time.  most_sequences, most_rows: of a step.
+    scratch: a slot of which the first row is mapped and nobody's.
+    progress: told how far the captures are, of how far.
     """
     module: Any = importlib.import_module(CUDA)
     runner: Runner = worker.submit(
@@ -43,6 +45,7 @@ def cuda_runner(
         kv,
         worker,
         chunk_tokens=chunk_tokens,
+        most_sequences=most_sequences,
         most_rows=most_rows,
         scratch=scratch,
         progress=progress,

@@ -23,10 +23,10 @@ from chatserve.model.device_inputs import Drawing, Numbers, draw_keys, temperatu
 from chatserve.model.graphs import Captured, Outcome, Stage, capture_step
 from chatserve.model.step import StepAttention, StepRows
 
-SIZES = (32, 64, 96, *range(128, 640, 64), *range(640, 2049, 128))
+RUNGS = (32, 64, 96, *range(128, 640, 64), *range(640, 2049, 128))
 """Rows. Below some 256 a step takes as long as reading the weights, so finer steps would gain little there. Up to a
-whole step of prompts: the host launches a step kernel by kernel in 25 ms or more, and while it does the short steps
-before have ended.
+whole step of prompts: the host launches one kernel by kernel in 25 ms or more, and the short steps before end
+meanwhile.
 """
 
 MOST_SEQUENCES = 256
@@ -64,10 +64,14 @@ class OverwrittenStep:
 
 
 class TurnGraphs:
-    """See StepGraphs. A size is a number of rows. decode: None leaves all rows to the prompts' kernel."""
+    """See StepGraphs. A size is a number of rows.
 
-    def __init__(self, stage: Stage, prompts: Fa3Kernel, decode: DecodeRows | None) -> None:
+    decode: None leaves all rows to the prompts' kernel.  most_rows: of a step.
+    """
+
+    def __init__(self, stage: Stage, prompts: Fa3Kernel, decode: DecodeRows | None, most_rows: int) -> None:
         self._stage = stage
+        self._most_rows = min(most_rows, RUNGS[-1])
         self._prompts = prompts
         self._decode = decode
         self._most_sequences = min(MOST_SEQUENCES, stage.most_sequences)
@@ -77,13 +81,15 @@ class TurnGraphs:
     @property
     def sizes(self) -> Sequence[int]:
         """See StepGraphs."""
-        return SIZES
+        return (*(rung for rung in RUNGS if rung < self._most_rows), self._most_rows)
+
+    def compile(self, size: int) -> None:
+        """See StepGraphs."""
+        self._compute(size, self._idle(size))
 
     def capture(self, size: int, pool: Any) -> None:
         """See StepGraphs."""
-        nothing = Batch(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), (), (), (), ())
-        inputs = to_device(self._numbers(nothing, size), self._stage.newest.device)
-        self._captured[size] = capture_step(partial(self._compute, size), inputs, pool)
+        self._captured[size] = capture_step(partial(self._compute, size), self._idle(size), pool)
         self._rungs = sorted(self._captured)
 
     def fits(self, batch: Batch) -> bool:
@@ -98,6 +104,11 @@ class TurnGraphs:
         """See StepGraphs."""
         size = self._size(len(batch.token_ids))
         return self._captured[size].replay(to_device(self._numbers(batch, size), self._stage.newest.device))
+
+    def _idle(self, size: int) -> torch.Tensor:
+        """The input of a step of nobody's rows."""
+        nothing = Batch(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), (), (), (), ())
+        return to_device(self._numbers(nothing, size), self._stage.newest.device)
 
     def _size(self, rows: int) -> int:
         return self._rungs[bisect_left(self._rungs, rows)]

@@ -39,7 +39,9 @@ def test_captured_steps_are_counted(caplog):
     with capture_progress(io.StringIO()) as progress:
         for done in range(1, 9):
             progress(done, 8)
-    assert [record.message for record in caplog.records] == [f"captured steps: {done} of 8" for done in (2, 4, 6, 8)]
+    assert [record.message for record in caplog.records] == [
+        f"compiled and captured: {done} of 8" for done in (2, 4, 6, 8)
+    ]
 
 
 def test_nothing_to_read_is_no_fault():

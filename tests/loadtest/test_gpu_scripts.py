@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import LlamaConfig
@@ -17,7 +18,7 @@ from loadtest.gpu_decode import ON_CPU as DECODES
 from loadtest.gpu_decode_step import engine_step
 from loadtest.gpu_page import page
 from loadtest.gpu_prefill import ON_CPU as PREFILLS
-from loadtest.gpu_serve import beside_vllm
+from loadtest.gpu_serve import beside_vllm, medians
 from loadtest.gpu_turn import SMALL, Turns
 from loadtest.in_process import Bench
 
@@ -107,6 +108,16 @@ def test_scenarios_stand_beside_what_others_were_measured_to_do() -> None:
     assert (row["vLLM tok/s"], row["ratio"], row["met"]) == (5_880, 1.2, True)
     slow = beside_vllm(load | {"ttft_later_ms": [181.0, 190.0, 200.0]})
     assert not slow["met"], "its later turns wait too long for their first token"
+
+
+def test_the_round_of_median_throughput_stands_for_all() -> None:
+    def load(rate: float, errors: int = 0) -> dict[str, Any]:
+        return {"A": {"out_tok_s": rate, "ttft_later_ms": [rate / 10], "errors": errors, "failures": ["late"] * errors}}
+
+    (found,) = medians([load(220.0), load(260.0, errors=1), load(240.0)]).values()
+    assert (found["out_tok_s"], found["ttft_later_ms"]) == (240.0, [24.0])
+    assert found["rounds_out_tok_s"] == [220.0, 240.0, 260.0]
+    assert (found["errors"], found["failures"]) == (1, ["late"]), "a failure in any round is told"
 
 
 def test_parts_that_fail_are_told_and_lose_no_other(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ def open_cuda(model: LoadedModel, arena: torch.Tensor) -> Runner:
         arena,
         model_thread(),
         chunk_tokens=ROWS,
-        most_rows=10,
+        most_sequences=10,
+        most_rows=SLOTS * ROWS,
         scratch=SCRATCH,
         progress=no_progress,
     )

@@ -11,7 +11,7 @@ from chatserve.model.attention_fa3 import Fa3Kernel
 from chatserve.model.batch import COMING, Batch
 from chatserve.model.device_inputs import device_inputs
 from chatserve.model.draw_triton import DrawWorkspace
-from chatserve.model.graphs import Stage
+from chatserve.model.graphs import Stage, capture_all
 from chatserve.model.kernels import choose_kernels
 from chatserve.model.turn_graphs import MOST_SEQUENCES, TurnGraphs
 from tests.model.fused_tiny import fused
@@ -40,10 +40,8 @@ class Rig:
         self.newest = torch.zeros(slots, dtype=torch.int64, device="cuda")
         workspace = DrawWorkspace.of(MOST_SEQUENCES, spec.vocab_size, self.model.device)
         stage = Stage(self.network, workspace, self.newest, SCRATCH)
-        self.graphs = TurnGraphs(stage, kernels.prompts, kernels.decode)
-        pool = torch.cuda.graph_pool_handle()
-        for size in (192, 64):
-            self.graphs.capture(size, pool)
+        self.graphs = TurnGraphs(stage, kernels.prompts, kernels.decode, 192)
+        capture_all([(self.graphs, 192), (self.graphs, 64)], self.model.device)
 
     def eager(self, batch: Batch) -> torch.Tensor:
         inputs = device_inputs(batch, self.newest)

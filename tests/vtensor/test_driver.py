@@ -1,5 +1,7 @@
 """What every driver of virtual memory must do. The CUDA half runs where there is a device (-m gpu)."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,35 @@ def taken_from_the_system(_: Driver) -> int:
     """Bytes of pages that the memfds of this process hold, as the kernel counts them."""
     files = [path for path in Path("/proc/self/fd").iterdir() if "memfd:vtensor" in str(path.resolve())]
     return sum(path.stat().st_blocks * 512 for path in files)
+
+
+LEFT_BEHIND = """
+import gc, sys
+from vtensor.driver.registry import open_driver
+
+class Holder:
+    pass
+
+driver = open_driver(sys.argv[1])
+base = driver.reserve(driver.granularity)
+handle = driver.create(driver.granularity)
+driver.map(base, driver.granularity, handle, writable=True)
+holder = Holder()
+holder.holder, holder.fence = holder, driver.clear(base, driver.granularity)
+driver.unmap(base, driver.granularity)
+driver.release(handle, driver.granularity)
+driver.close()
+del holder
+print(gc.collect())
+"""
+
+
+@pytest.mark.parametrize("name", ["host", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_fence_may_outlive_its_driver(name: str) -> None:
+    """In a process of its own, where nobody else keeps the device's context."""
+    ended = subprocess.run([sys.executable, "-c", LEFT_BEHIND, name], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert int(ended.stdout) > 0, "nothing was collected"
 
 
 def test_an_unknown_driver_is_refused_by_name() -> None:

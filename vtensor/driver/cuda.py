@@ -8,6 +8,7 @@ reads.
 from __future__ import annotations
 
 from typing import Any, Final
+from weakref import WeakSet
 
 from cuda.bindings import driver as cu
 
@@ -36,9 +37,14 @@ class CudaEvent:
     def wait(self) -> None:
         _checked(cu.cuEventSynchronize(self._event), "cuEventSynchronize")
 
-    def __del__(self) -> None:
+    def destroy(self) -> None:
+        """Nothing may ask it afterwards. Once its context has gone this would be a crash."""
         if self._event is not None:
             cu.cuEventDestroy(self._event)
+            self._event = None
+
+    def __del__(self) -> None:
+        self.destroy()
 
 
 class CudaDriver:
@@ -63,6 +69,7 @@ class CudaDriver:
         self._kind.location = self._where
         self._access = {True: self._granting("READWRITE"), False: self._granting("READ")}
         self._reserved: dict[int, int] = {}
+        self._events: WeakSet[CudaEvent] = WeakSet()
         self.bind_thread()
         recommended = cu.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_RECOMMENDED
         self._granularity = int(
@@ -112,11 +119,11 @@ class CudaDriver:
 
     def copy(self, target: Address, source: Address, size: int) -> Fence:
         _checked(cu.cuMemcpyDtoDAsync(target, source, size, self._stream), f"cuMemcpyDtoDAsync of {size} bytes")
-        return CudaEvent(int(self._stream))
+        return self._event()
 
     def clear(self, address: Address, size: int) -> Fence:
         _checked(cu.cuMemsetD8Async(address, 0, size, self._stream), f"cuMemsetD8Async of {size} bytes")
-        return CudaEvent(int(self._stream))
+        return self._event()
 
     def free_bytes(self) -> int:
         return self.device_memory().free
@@ -128,7 +135,14 @@ class CudaDriver:
     def close(self) -> None:
         for address, size in list(self._reserved.items()):
             self.unreserve(Address(address), size)
+        for event in list(self._events):
+            event.destroy()
         _checked(cu.cuDevicePrimaryCtxRelease(self._device), "cuDevicePrimaryCtxRelease")
+
+    def _event(self) -> CudaEvent:
+        event = CudaEvent(int(self._stream))
+        self._events.add(event)
+        return event
 
     def _granting(self, what: str) -> cu.CUmemAccessDesc:
         access = cu.CUmemAccessDesc()
