@@ -30,9 +30,9 @@ def main() -> None:
 
     def drop(chunks: Sequence[Chunk]) -> None:
         for chunk in chunks:
-            pset.drop(chunk)
+            pset.forget(chunk)
 
-    tree = RTree(CHUNK, take=pset.take, drop=drop, unwarm=lambda _: None, clock=time.monotonic)
+    tree = RTree(CHUNK, take=pset.record, drop=drop, unwarm=lambda _: None, clock=time.monotonic)
     handles = iter(range(1 << 40))
 
     def record(tokens: np.ndarray) -> None:

@@ -77,6 +77,8 @@ def _references_equal_holders(operations: Operations, tree: RTree, running: list
     holders: Counter[Chunk] = Counter(chunk for node in tree.walk() for chunk in node.chunks)
     doubled = [chunk.handle for chunk, times in holders.items() if times > 1]
     assert not doubled, f"chunks held by two nodes: {doubled}"
+    recorded = {chunk for chunk in operations.pset if chunk.recorded}
+    assert recorded == set(holders), "chunks that are recorded and not in the rTree, or the other way round"
     for vtensor in running:
         holders.update(vtensor.chunks)
     wrong = {chunk.handle: (chunk.references, holders[chunk]) for chunk in operations.pset}
@@ -84,6 +86,7 @@ def _references_equal_holders(operations: Operations, tree: RTree, running: list
     assert not wrong, f"chunk: (references, holders) {wrong}"
     references = Counter(chunk.references for chunk in operations.pset)
     assert (operations.pset.free, operations.pset.private) == (references[0], references[1])
+    assert operations.pset.in_use == len({chunk for vtensor in running for chunk in vtensor.chunks})
 
 
 def _page_table_is_mapped(layout: KVLayout, vtensor: VTensor) -> None:

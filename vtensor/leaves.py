@@ -60,5 +60,5 @@ class LeafQueue:
 
 
 def evictable(leaf: Node) -> bool:
-    """Whether giving up its last chunk would free it: a second reference is that of a running vTensor."""
-    return leaf.chunks[-1].references == 1
+    """Whether giving up its last chunk would free it."""
+    return not leaf.chunks[-1].in_use

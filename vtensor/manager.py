@@ -49,8 +49,8 @@ class Manager:
         self._warm = WarmSlots(self._operations)
         self._tree = RTree(
             layout.chunk_tokens,
-            take=self._operations.pset.take,
-            drop=self._operations.pFree,
+            take=self._operations.pset.record,
+            drop=self._operations.pForget,
             unwarm=self._warm.let_go,
             clock=clock,
         )

@@ -95,11 +95,16 @@ class Operations:
         return taken
 
     def pFree(self, chunks: Sequence[Chunk]) -> None:
-        """Drop one reference of each chunk. A chunk that becomes free keeps one leftover mapping at most."""
+        """A vTensor lets go of each chunk. One that becomes free keeps one leftover mapping at most."""
         for chunk in reversed(chunks):
             if self.pset.drop(chunk):
-                for slot, page in chunk.mappings[1:]:
-                    self.Unmap(slot, page)
+                self._keep_one_mapping(chunk)
+
+    def pForget(self, chunks: Sequence[Chunk]) -> None:
+        """The rTree lets go of each chunk, as a vTensor does."""
+        for chunk in reversed(chunks):
+            if self.pset.forget(chunk):
+                self._keep_one_mapping(chunk)
 
     def Map(self, slot: Slot, first: int, chunks: Sequence[Chunk], *, writable: bool) -> None:
         """Map chunks at consecutive pages of a slot; a page that is as wanted already costs no call.
@@ -214,6 +219,10 @@ class Operations:
     def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         self.calls += 1
         return function(*args, **kwargs)
+
+    def _keep_one_mapping(self, chunk: Chunk) -> None:
+        for slot, page in chunk.mappings[1:]:
+            self.Unmap(slot, page)
 
     def _leftover(self, slot: Slot, page: int) -> Chunk | None:
         entry = slot.pages[page]

@@ -18,14 +18,21 @@ class Chunk:
     """One physical chunk (the paper's PC and its handle PH).
 
     references: vTensors whose page table holds it, and one for the rTree if it does. At zero the chunk is free.
+    recorded: how many of them are the rTree's.
     mappings: the addresses it is mapped at, as (slot, page). Those of a free chunk are leftovers.
     cleared: whether it was zeroed after its creation; a masked row is still multiplied, so it must hold finite numbers.
     """
 
     handle: Handle
     references: int = 0
+    recorded: int = 0
     cleared: bool = False
     mappings: list[tuple[Slot, int]] = field(default_factory=list)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a vTensor holds it: evicting it would free nothing."""
+        return self.references > self.recorded
 
 
 @dataclass(slots=True)
@@ -66,12 +73,13 @@ class VTensor:
 
 
 class PSet:
-    """Every physical chunk, free or held. private: how many have one reference."""
+    """Every physical chunk, free or held. private: how many have one reference.  in_use: how many a vTensor holds."""
 
     def __init__(self) -> None:
         self._chunks: dict[Handle, Chunk] = {}
         self._free: OrderedDict[Handle, Chunk] = OrderedDict()
         self.private = 0
+        self.in_use = 0
 
     def __len__(self) -> int:
         return len(self._chunks)
@@ -101,7 +109,29 @@ class PSet:
         del self._free[chunk.handle], self._chunks[chunk.handle]
 
     def take(self, chunk: Chunk) -> None:
-        """One more reference."""
+        """One more vTensor holds it."""
+        self.in_use += not chunk.in_use
+        self._refer(chunk)
+
+    def drop(self, chunk: Chunk) -> bool:
+        """One vTensor less; whether the chunk is free now."""
+        assert chunk.in_use, "dropping a reference that no vTensor has"
+        free = self._let_go(chunk)
+        self.in_use -= not chunk.in_use
+        return free
+
+    def record(self, chunk: Chunk) -> None:
+        """The rTree holds it; while it replaces a leaf's end, once more."""
+        chunk.recorded += 1
+        self._refer(chunk)
+
+    def forget(self, chunk: Chunk) -> bool:
+        """The rTree holds it once less; whether the chunk is free now."""
+        assert chunk.recorded > 0, "forgetting a chunk that is not recorded"
+        chunk.recorded -= 1
+        return self._let_go(chunk)
+
+    def _refer(self, chunk: Chunk) -> None:
         if chunk.references == 0:
             del self._free[chunk.handle]
             self.private += 1
@@ -109,9 +139,7 @@ class PSet:
             self.private -= 1
         chunk.references += 1
 
-    def drop(self, chunk: Chunk) -> bool:
-        """One reference less; whether the chunk is free now."""
-        assert chunk.references > 0, "dropping a reference that nobody has"
+    def _let_go(self, chunk: Chunk) -> bool:
         chunk.references -= 1
         if chunk.references == 0:
             self._free[chunk.handle] = chunk

@@ -87,8 +87,7 @@ class Running:
         pset = self._operations.pset
         obtainable = pset.free + self._operations.limit - len(pset)
         if obtainable < chunks:
-            held = {chunk for vtensor in self.vtensors for chunk in vtensor.chunks}.union(matched)
-            obtainable = self._operations.limit - len(held)
+            obtainable = self._operations.limit - pset.in_use - sum(not chunk.in_use for chunk in matched)
         if obtainable < chunks:
             raise OutOfChunks(
                 f"{chunks} chunks of {self._layout.chunk_tokens} tokens are needed and {obtainable} can be had; "

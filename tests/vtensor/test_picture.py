@@ -228,11 +228,11 @@ class Forest:
     now: float = 0.0
 
     def __post_init__(self) -> None:
-        self.tree = RTree(4, take=self.pset.take, drop=self.drop, unwarm=lambda _: None, clock=lambda: self.now)
+        self.tree = RTree(4, take=self.pset.record, drop=self.drop, unwarm=lambda _: None, clock=lambda: self.now)
 
     def drop(self, chunks: Sequence[Chunk]) -> None:
         for chunk in chunks:
-            self.pset.drop(chunk)
+            self.pset.forget(chunk)
 
     def push(self, tokens: list[int]) -> None:
         chunks = [self.pset.add(Handle(next(self.handles))) for _ in range(-(-len(tokens) // 4))]

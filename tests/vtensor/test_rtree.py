@@ -26,14 +26,14 @@ class Recorder:
         self.pset = PSet()
         self._handles: Iterator[int] = count()
         self._ticks: Iterator[int] = count()
-        self.tree = RTree(P, take=self.pset.take, drop=self.drop, unwarm=lambda _: None, clock=self.now)
+        self.tree = RTree(P, take=self.pset.record, drop=self.drop, unwarm=lambda _: None, clock=self.now)
 
     def now(self) -> float:
         return float(next(self._ticks))
 
     def drop(self, chunks: list[Chunk]) -> None:
         for chunk in chunks:
-            self.pset.drop(chunk)
+            self.pset.forget(chunk)
 
     def push(self, tenant: str, tokens: list[int]) -> list[Chunk]:
         chunks = [self.pset.add(Handle(next(self._handles))) for _ in range(-(-len(tokens) // P))]
