@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("model", type=Path, help="a folder with config.json and a tokenizer")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--quick", action="store_true", help="shorter answers")
-    parser.add_argument("--out", type=Path, default=RESULTS / "gpu_memory.h200.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "gpu_memory.json")
     options = parser.parse_args()
     size = SMALL if options.device == "cpu" else QUICK if options.quick else LARGE
     sys.setswitchinterval(SWITCH_INTERVAL)

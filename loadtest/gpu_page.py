@@ -43,11 +43,13 @@ def page(figures: Mapping[str, Any]) -> str:
     machine = figures["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     lines = [f"# On {machine['gpu'] or 'no GPU'}", f"{versions}, Python {machine['python']}, {machine['cpus']} cores."]
+    commits = ", ".join(f"{name} {commit}" for name, commit in figures.get("commits", {}).items())
+    lines += [f"Of commits: {commits}."] if commits else []
     aims = [aim.row() for aim in aims_of(figures)]
     if aims:
         lines += ["## Aims", table(aims)]
     for name, part in figures.items():
-        if name != "machine":
+        if name not in ("machine", "commits"):
             lines += [f"## {name}", *section(name, part)]
     return "\n\n".join(lines) + "\n"
 
