@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from chatserve.bench.statistics import percentile
 from chatserve.bench.words import WORDS
-from loadtest.one_worker import Worker, cpu_seconds
+from loadtest.one_worker import Worker
 
 QUESTION = 30
 TURNS = 8
@@ -103,16 +103,19 @@ def stateless(caller: Caller, history: int, turns: int) -> tuple[int, list[float
 
 
 def stateful(caller: Caller, history: int, turns: int) -> tuple[int, list[float]]:
-    """The next turns of one kept conversation, which grows by each."""
-    conversation = caller.whole(CONVERSATIONS, {})["id"]
+    """Next turns of kept conversations: a few of each, then another one, so that none grows far beyond its history."""
+    tokens, seconds = 0, list[float]()
+    while len(seconds) < turns:
+        conversation = caller.whole(CONVERSATIONS, {})["id"]
 
-    def ask(content: str) -> dict[str, Any]:
-        return {"conversation": conversation, "input": content, "max_output_tokens": 16}
+        def ask(content: str, name: str = conversation) -> dict[str, Any]:
+            return {"conversation": name, "input": content, "max_output_tokens": 16}
 
-    for turn in range(TURNS):
-        caller.whole(RESPONSES, ask(words(history + turn, history // TURNS)))
-    tokens = caller.whole(RESPONSES, ask("Hello"))["usage"]["input_tokens"]
-    return tokens, [caller.first_text(RESPONSES, ask(f"{turn} {words(turn, QUESTION)}")) for turn in range(turns)]
+        for turn in range(TURNS):
+            caller.whole(RESPONSES, ask(words(history + turn, history // TURNS)))
+        tokens = caller.whole(RESPONSES, ask("Hello"))["usage"]["input_tokens"]
+        seconds += [caller.first_text(RESPONSES, ask(f"{turn} {words(turn, QUESTION)}")) for turn in range(TURNS)]
+    return tokens, seconds
 
 
 def first_token(serving: Worker, histories: tuple[int, ...], turns: int) -> list[dict[str, Any]]:
@@ -121,9 +124,7 @@ def first_token(serving: Worker, histories: tuple[int, ...], turns: int) -> list
     for name, ask in (("history sent again", stateless), ("history kept", stateful)):
         for history in histories:
             with Caller(serving.port) as caller:
-                cpu = cpu_seconds(serving.pid)
                 tokens, seconds = ask(caller, history, turns)
-                cpu = cpu_seconds(serving.pid) - cpu
             rows.append(
                 {
                     "mode": name,
@@ -131,7 +132,6 @@ def first_token(serving: Worker, histories: tuple[int, ...], turns: int) -> list
                     "ttft_ms_p10": round(1e3 * (percentile(seconds, 10) or 0.0), 2),
                     "ttft_ms_p50": round(1e3 * statistics.median(seconds), 2),
                     "ttft_ms_p90": round(1e3 * (percentile(seconds, 90) or 0.0), 2),
-                    "worker_cpu_ms_a_turn": round(1e3 * cpu / turns, 2),
                 }
             )
     return rows

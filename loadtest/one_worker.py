@@ -56,8 +56,12 @@ def cpu_seconds(pid: int) -> float:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of a process that is in RAM now, shared pages too."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    """Memory of a process that is in RAM now. A page counts once, at however many addresses it is mapped (the plain
+    resident size counts a chunk once for each of its slots), and by its share where other processes have it too.
+    """
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    (kilobytes,) = (line.split()[1] for line in lines if line.startswith("Pss:"))
+    return int(kilobytes) << 10
 
 
 @contextmanager

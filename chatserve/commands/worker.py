@@ -24,12 +24,14 @@ from chatserve.server.control import (
     LONGEST_LINE,
     Cancel,
     EngineAt,
+    Found,
     FromWorker,
     Passed,
     Refused,
     Reload,
     ToWorker,
     Up,
+    Wanted,
     WorkerStart,
 )
 from chatserve.server.edge import Edge
@@ -57,7 +59,7 @@ async def work(start: WorkerStart) -> None:
     """Serve until told to leave, by a signal or by the supervisor's end."""
     client, signals = EngineClient(start.client), ExitSignals()
     edge = open_edge(start.api.edge, start.meters)
-    live = LiveResponses(lambda tenant, turn: report(Cancel(tenant=tenant, turn=turn)))
+    live = LiveResponses(report)
     relay = Relay(Rooms(), lambda said: report(Passed(said=said)))
     tasks = [
         asyncio.create_task(follow(await standard_input(), client, edge, live, relay, signals)),
@@ -103,8 +105,8 @@ async def follow(
         match said:
             case Reload():
                 edge.reload()
-            case Cancel():
-                live.cancel(said.tenant, said.turn)
+            case Cancel() | Wanted() | Found():
+                live.hear(said)
             case Passed():
                 relay.hear(said.said)
             case EngineAt(endpoint=None):

@@ -85,13 +85,30 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     turn: str
 
 
+class Wanted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Whichever worker makes this response of a tenant's is to say how far it has come; from one worker to all."""
+
+    ticket: str
+    tenant: str
+    turn: str
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What was wanted, as JSON; from the worker that makes it to all, and who asked knows the ticket."""
+
+    ticket: str
+    response: str
+
+
 class Passed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """What one worker says to all others of conversations that are followed; it means nothing to their supervisor."""
 
     said: str
 
 
-ToWorker = EngineAt | Reload | Cancel | Passed
+OfResponses = Cancel | Wanted | Found
+"""What workers say to each other of responses under way."""
+ToWorker = EngineAt | Reload | OfResponses | Passed
 """Every further line that a worker reads."""
 
 
@@ -105,4 +122,4 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-FromWorker = Up | Refused | Cancel | Passed
+FromWorker = Up | Refused | OfResponses | Passed

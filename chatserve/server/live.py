@@ -1,12 +1,16 @@
-"""Responses that are being made in this process, by their ids."""
+"""Responses that are being made, by their ids: in this process, and by asking in the other ones of this server."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
+from chatserve.server.control import Cancel, Found, OfResponses, Wanted
 from chatserve.server.errors import Missing
 from chatserve.server.finding import no_response, reading
 from chatserve.server.response_wire import Notes, Response, answer_item, response
@@ -14,8 +18,10 @@ from chatserve.server.turn import Turn
 from sessions.catalogue import Catalogue
 from sessions.turns import Turn as StoredTurn
 
-_ELSEWHERE_SECONDS, _LOOK_SECONDS = 2.0, 0.02
+_ELSEWHERE_SECONDS, LOOK_SECONDS = 2.0, 0.02
 """How long a response that another process cancels is looked for, and how often."""
+_ANSWER_SECONDS = 0.25
+"""How long the others get to say that they make one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +41,12 @@ class Live:
 
 
 class LiveResponses:
-    """ask_others: tells the other processes of this server to cancel a tenant's response; None: there are none."""
+    """tell_others: the other processes of this server, each of which is to `hear` it; None: there are none."""
 
-    def __init__(self, ask_others: Callable[[str, str], None] | None = None) -> None:
-        self.ask_others = ask_others
+    def __init__(self, tell_others: Callable[[OfResponses], None] | None = None) -> None:
+        self.tell_others = tell_others
         self._live: dict[str, Live] = {}
+        self._wanted: dict[str, asyncio.Future[bytes]] = {}
         self._cancelling: set[asyncio.Task[None]] = set()
 
     def add(self, live: Live) -> None:
@@ -60,12 +67,43 @@ class LiveResponses:
             await live.over.wait()
 
     def cancel(self, tenant: str, turn: str) -> None:
-        """For another process, which looks for it in the store; nothing where it is not made here."""
+        """Whoever asks looks for it in the store; nothing where it is not made here."""
         live = self.find(tenant, turn)
         if live is not None:
             task = asyncio.create_task(live.turn.cancel())
             self._cancelling.add(task)
             task.add_done_callback(self._cancelling.discard)
+
+    def hear(self, said: OfResponses) -> None:
+        """From another process."""
+        match said:
+            case Cancel():
+                self.cancel(said.tenant, said.turn)
+            case Wanted():
+                live = self.find(said.tenant, said.turn)
+                if live is not None and self.tell_others is not None:
+                    shown = msgspec.json.encode(live.response()).decode()
+                    self.tell_others(Found(ticket=said.ticket, response=shown))
+            case Found():
+                wanted = self._wanted.pop(said.ticket, None)
+                if wanted is not None:
+                    wanted.set_result(said.response.encode())
+
+    async def made_elsewhere(self, tenant: str, turn: str) -> bytes | None:
+        """A response as far as it has come, as JSON, from the other process that makes it; None where none does."""
+        if self.tell_others is None:
+            return None
+        ticket = uuid.uuid4().hex
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._wanted[ticket] = answer
+        self.tell_others(Wanted(ticket=ticket, tenant=tenant, turn=turn))
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await answer
+        except TimeoutError:
+            return None
+        finally:
+            self._wanted.pop(ticket, None)
 
     async def cancelled_elsewhere(self, catalogue: Catalogue, tenant: str, turn: str) -> StoredTurn:
         """One that has ended; or that another process makes, which is told so and given a moment. Raises ApiError."""
@@ -75,12 +113,12 @@ class LiveResponses:
                 with reading(no_response(turn)):
                     return await catalogue.answer(tenant, turn)
             except Missing:
-                if self.ask_others is None or (deadline is not None and time.monotonic() > deadline):
+                if self.tell_others is None or (deadline is not None and time.monotonic() > deadline):
                     raise
             if deadline is None:
                 deadline = time.monotonic() + _ELSEWHERE_SECONDS
-                self.ask_others(tenant, turn)
-            await asyncio.sleep(_LOOK_SECONDS)
+                self.tell_others(Cancel(tenant=tenant, turn=turn))
+            await asyncio.sleep(LOOK_SECONDS)
 
     def _remove(self, live: Live) -> None:
         del self._live[live.turn.id]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Final
 
@@ -12,21 +13,23 @@ from starlette.responses import Response as Reply
 from chatserve.server.asks import Bounds
 from chatserve.server.body import read_json
 from chatserve.server.disconnect import until_disconnect
-from chatserve.server.errors import BadRequest
+from chatserve.server.errors import BadRequest, Missing
 from chatserve.server.fields import Fields
 from chatserve.server.finding import no_response, reading
 from chatserve.server.item_wire import item_list, message_item
 from chatserve.server.lengths import check_length
 from chatserve.server.limits import ServerLimits
-from chatserve.server.live import Live, LiveResponses
+from chatserve.server.live import LOOK_SECONDS, Live, LiveResponses
 from chatserve.server.models import ServedModel
 from chatserve.server.opening import TurnOpener
 from chatserve.server.paging import read_stretch, stretch_of
+from chatserve.server.recording import Detail
 from chatserve.server.response_asks import RESPONSE, ResponseAsk, read_response
 from chatserve.server.response_frames import ResponseFrames
 from chatserve.server.response_wire import Notes, ended_response, stored_response
 from chatserve.server.streaming import TurnStream
 from chatserve.server.tenants import tenant_of
+from chatserve.server.turn import Turn as LiveTurn
 from chatserve.server.visit import visit_of
 from sessions.catalogue import Catalogue
 from sessions.turns import Turn
@@ -35,7 +38,7 @@ _notes: Final = msgspec.json.Decoder(Notes)
 
 
 class Responses:
-    """Those that are being made are known in this process only; the others, to every process of one store."""
+    """Past ones are known to every process of one store; those that are being made, to one, which others can ask."""
 
     def __init__(
         self, opener: TurnOpener, catalogue: Catalogue, model: ServedModel, limits: ServerLimits, live: LiveResponses
@@ -67,8 +70,17 @@ class Responses:
                 param="stream",
                 code="unsupported_parameter",
             )
-        live = self._live.find(tenant_of(request), _named(request))
-        return _json(live.response() if live is not None else stored_response(*await self._stored(request)))
+        tenant, name = tenant_of(request), _named(request)
+        live = self._live.find(tenant, name)
+        if live is not None:
+            return _json(live.response())
+        try:
+            return _json(stored_response(*await self._stored(request)))
+        except Missing:
+            made = await self._live.made_elsewhere(tenant, name)
+        if made is not None:
+            return Reply(made, media_type="application/json")
+        return _json(stored_response(*await self._stored(request)))  # where it has ended meanwhile
 
     async def delete(self, request: Request) -> Reply:
         """Nothing can go on from it any more; what went on already keeps it as its past."""
@@ -96,13 +108,27 @@ class Responses:
 
     async def _begin(self, ask: ResponseAsk, bounds: Bounds) -> Live:
         """A response under way, known by its id from its first moment on."""
-        if ask.previous is not None:
-            await self._live.ended(ask.options.tenant, ask.previous)
         notes = Notes.of(ask, self._model.name, int(time.time()))
-        turn = await self._opener.response(ask, bounds, lambda usage: msgspec.json.encode(notes.with_usage(usage)))
+        turn = await self._opened(ask, bounds, lambda usage: msgspec.json.encode(notes.with_usage(usage)))
         live = Live(turn, ask.options.tenant, notes, len(ask.messages))
         self._live.add(live)
         return live
+
+    async def _opened(self, ask: ResponseAsk, bounds: Bounds, detail: Detail) -> LiveTurn:
+        """After what it goes on from has ended, in whatever process: whoever has just left a response may go on from it
+        before that is saved. Raises ApiError.
+        """
+        if ask.previous is not None:
+            await self._live.ended(ask.options.tenant, ask.previous)
+        made = ask.previous is not None
+        while True:
+            try:
+                return await self._opener.response(ask, bounds, detail)
+            except Missing:
+                if not made or ask.previous is None:
+                    raise
+            made = await self._live.made_elsewhere(ask.options.tenant, ask.previous) is not None
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def _stored(self, request: Request) -> tuple[Turn, Notes]:
         """A past answer of this endpoint's. Raises Missing."""

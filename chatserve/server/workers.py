@@ -22,12 +22,14 @@ from chatserve.server.control import (
     Api,
     Cancel,
     EngineAt,
+    Found,
     FromWorker,
     Passed,
     Refused,
     Reload,
     ToWorker,
     Up,
+    Wanted,
     WorkerStart,
 )
 
@@ -179,8 +181,8 @@ class Workers:
             match said:
                 case Up():
                     place.up.set()
-                case Cancel():
-                    self._tell_all(said)
+                case Cancel() | Wanted() | Found():
+                    self._tell_all(said, but=place)
                 case Passed():
                     self._tell_all(said, but=place)
                 case Refused():

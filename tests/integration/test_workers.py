@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import time
@@ -88,6 +89,20 @@ def test_turns_of_one_session_follow_one_another_whichever_worker_they_come_to(c
     assert answers[0].prompt == recital.asked(NEXT)
     for before, after in pairwise(answers):
         assert after.prompt == before.known + recital.added(NEXT), "none is lost and none is there twice"
+
+
+async def test_a_running_response_is_found_whichever_worker_is_asked(crew: Serving) -> None:
+    client = await WireClient.connect(crew.port)
+    await client.post("/v1/responses", {"input": QUESTION, "temperature": 0, "ignore_eos": True, "stream": True})
+    assert (await client.head())[0] == 200
+    created = (await client.chunk()).partition(b"data: ")[2].splitlines()[0]
+    name = json.loads(created)["response"]["id"]
+    seen = [await asyncio.to_thread(crew.get, f"/v1/responses/{name}") for _ in range(12)]
+    assert {reply.json()["status"] for reply in seen} == {"in_progress"}
+    cancelled = await asyncio.to_thread(crew.post, f"/v1/responses/{name}/cancel", {})
+    assert cancelled.json()["status"] == "cancelled"
+    client.close()
+    await until(crew.idle)
 
 
 def test_a_port_that_other_workers_share_is_taken(crew: Serving, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from chatserve.page.policy import Policy
 from chatserve.page.relay import Relay
 from chatserve.page.rooms import Rooms
 from chatserve.server.app import create_app
-from chatserve.server.live import LiveResponses
 from chatserve.text.prompt import ChatPrompt
 from chatserve.text.tokenizer import Tokenizer
 from sessions.manager import SessionManager
@@ -24,7 +23,6 @@ from tests.server.scripted import ScriptedEngine
 
 @dataclass
 class PageParts(Parts):
-    live: LiveResponses = field(default_factory=LiveResponses)
     relay: Relay = field(default_factory=lambda: Relay(Rooms()))
 
     def app(self) -> ASGIApp:

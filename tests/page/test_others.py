@@ -19,7 +19,7 @@ async def elsewhere(server: Running, folder: Path) -> AsyncIterator[Running]:
     """Another API process over the same store, which can tell the first one to cancel."""
     other = await open_page_parts(folder, server.parts.tokenizer, server.engine)
     assert isinstance(server.parts, PageParts)
-    other.live = LiveResponses(server.parts.live.cancel)
+    other.live = LiveResponses(server.parts.live.hear)
     async with serving(other) as running:
         yield running
     await other.store.close()

@@ -55,7 +55,7 @@ async def pair(
     """Two processes of one server, the first of which makes the turns."""
     near, far = [await open_page_parts(tmp_path, tokenizer, engine) for _ in range(2)]
     near.relay, far.relay = wire.relay(), wire.relay()
-    far.live = LiveResponses(near.live.cancel)
+    far.live = LiveResponses(near.live.hear)
     async with serving(near) as one, serving(far) as other:
         yield one.http(), other.http()
         await settled(near, far)

@@ -17,6 +17,7 @@ from chatserve.server.app import create_app
 from chatserve.server.binding import SEND_BUFFER, bind
 from chatserve.server.edge import Edge
 from chatserve.server.limits import ServerLimits
+from chatserve.server.live import LiveResponses
 from chatserve.server.running import RunningTurns
 from chatserve.server.serve import DrainLimits, ExitSignals, serve
 from chatserve.text.prompt import ChatPrompt
@@ -41,6 +42,7 @@ class Parts:
     send_buffer: int = SEND_BUFFER
     running: RunningTurns = field(default_factory=RunningTurns)
     edge: Edge = field(default_factory=Edge)
+    live: LiveResponses = field(default_factory=LiveResponses)
 
     def app(self) -> ASGIApp:
         return self.edge.around(self.routes())
@@ -54,6 +56,7 @@ class Parts:
             self.running,
             model_name=MODEL,
             limits=self.limits,
+            live=self.live,
         )
 
 
