@@ -45,6 +45,7 @@ PARTS = {
     "calls": Part("loadtest.takeover", 120, takes_quick=False, arguments=("--driver", "cuda")),
     "memory": Part("loadtest.memory_figures", 180, arguments=("--driver", "cuda")),
     "rounding": Part("loadtest.gpu_memory", 240, takes_model=True),
+    "eviction": Part("loadtest.gpu_eviction", 120, takes_model=True, takes_quick=False),
     "turn": Part("loadtest.gpu_turn", 240, takes_model=True),
     "serve": Part("loadtest.gpu_serve", 560, takes_model=True),
 }

@@ -29,7 +29,8 @@ def demo() -> Path:
 class Bench:
     """Asks, runs to the end, and knows when each token came; closed by `with`.
 
-    random_weights: drawn, for a folder without any.  step_tokens: of one step; None: what suits the device.
+    random_weights: drawn, for a folder without any.
+    step_tokens: of one step.  kv_bytes: of KV, at most.  None for either: what suits the device.
     """
 
     def __init__(
@@ -40,9 +41,12 @@ class Bench:
         max_running: int = 8,
         max_len: int | None = None,
         step_tokens: int | None = None,
+        kv_bytes: int | None = None,
         random_weights: bool = False,
     ) -> None:
-        settings = EngineSettings(model=str(folder), device=device, max_running=max_running, step_tokens=step_tokens)
+        settings = EngineSettings(
+            model=str(folder), device=device, max_running=max_running, step_tokens=step_tokens, kv_bytes=kv_bytes
+        )
         self.woken = threading.Event()
         self.worker = model_thread()
         load = partial(load_model, dtype=None, device=device, max_len=max_len, random_weights=random_weights)

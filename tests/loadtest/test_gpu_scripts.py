@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from transformers import LlamaConfig
 
-from loadtest import gpu_memory
+from loadtest import gpu_eviction, gpu_memory
 from loadtest.attention_lab import Case
 from loadtest.attention_race import race
 from loadtest.gpu_decode import ON_CPU as DECODES
 from loadtest.gpu_decode_step import engine_step
+from loadtest.gpu_eviction import Waves
 from loadtest.gpu_page import page
 from loadtest.gpu_prefill import ON_CPU as PREFILLS
 from loadtest.gpu_serve import beside_vllm, medians
@@ -75,6 +76,18 @@ def test_many_decode_past_chunk_edges_and_nobody_waits(folder: Path) -> None:
     bench.engine.close()
     assert found["stalls"] == found["preemptions"] == 0
     assert 0 < found["rounding_loss_mean"] <= found["rounding_loss_max"] < 1
+
+
+def test_a_crowd_takes_the_place_of_those_before_it(folder: Path) -> None:
+    size = gpu_eviction.SMALL
+    bench = Bench(folder, max_running=size.crowd, kv_bytes=640 << 10, random_weights=True)
+    waves = Waves(bench, size)
+    found = [waves.wave() for _ in range(4)]
+    bench.engine.audit()
+    bench.engine.close()
+    assert found[0]["evicted_chunks"] == 0
+    assert found[3]["evicted_chunks"] > 0
+    assert {wave["takeovers"] for wave in found} == {size.crowd * (size.turns - 1)}, "later turns keep their place"
 
 
 def test_a_step_in_the_engine_is_timed_from_end_to_end(folder: Path) -> None:
