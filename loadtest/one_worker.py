@@ -56,12 +56,11 @@ def cpu_seconds(pid: int) -> float:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of a process that is in RAM now. A page counts once, at however many addresses it is mapped (the plain
-    resident size counts a chunk once for each of its slots), and by its share where other processes have it too.
+    """Memory that a process has written to, in RAM now. A page counts once, at however many addresses it is mapped. Files
+    that are only read are the system's cache.
     """
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    (kilobytes,) = (line.split()[1] for line in lines if line.startswith("Pss:"))
-    return int(kilobytes) << 10
+    lines = (line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines())
+    return sum(int(line[1]) << 10 for line in lines if line[0] in ("Pss_Anon:", "Pss_Shmem:"))
 
 
 @contextmanager

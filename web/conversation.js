@@ -4,7 +4,8 @@ import { Problem, shown } from "./api.js";
 import { Store } from "./store.js";
 import { text } from "./strings.js";
 import { Subscription } from "./subscription.js";
-import { asked, empty, goesOn, newestEnd } from "./tree.js";
+import { asked, blank, empty, goesOn, lost, newestEnd } from "./tree.js";
+import { Unsaved } from "./unsaved.js";
 /** @import { Api } from "./api.js" */
 /** @import { Link } from "./subscription.js" */
 /** @import { ErrorView, Sampling, Tree, TurnView } from "./types.js" */
@@ -34,6 +35,8 @@ export class OpenConversation {
   #closed = new AbortController();
   #fetched = 0;
   #loading = 0;
+  /** What was refused last was a stop. */
+  #unstopped = false;
   /** The last question once more, after it was refused. @type {() => Promise<boolean>} */
   repeat = async () => false;
 
@@ -45,6 +48,7 @@ export class OpenConversation {
   constructor(api, id, shown, hear) {
     this.api = api;
     this.hear = hear;
+    this.unsaved = new Unsaved(id);
     this.store = new Store(/** @type {Conversation} */ ({
       id, title: null, turns: new Map(), leaf: null, shown, running: null, elsewhere: false, stopping: false,
       loaded: false, gone: false, failure: null, refused: null, link: { state: "connecting", wait: 0 },
@@ -104,8 +108,10 @@ export class OpenConversation {
     const { leaf, shown: at } = this.state;
     const follows = at === null || !turns.has(at) || at === leaf;
     const running = tree.running === "elsewhere" ? this.state.running : tree.running; // events say more of that one
+    if (tree.running !== "elsewhere") this.unsaved.settle(turns, running, text.unheard);
     this.store.set({
-      turns, leaf: tree.leaf, title: tree.title, running, loaded: true, failure: null,
+      turns, title: tree.title, running, loaded: true, failure: null,
+      leaf: running !== null && turns.has(running) ? running : tree.leaf, // as when it began
       shown: follows && !turns.has(PENDING) ? this.#end(turns, tree) : at,
     });
   }
@@ -139,9 +145,10 @@ export class OpenConversation {
 
   /** @param {{running: string | null, elsewhere: boolean}} event */
   #connected({ running, elsewhere }) {
-    const { loaded, running: before } = this.state;
-    this.store.set({ running, elsewhere });
-    if (loaded || before !== running) void this.reload(); // what came while nobody listened
+    const { loaded, failure, running: before } = this.state;
+    this.store.set({ running, elsewhere, ...(this.#unstopped ? { refused: null } : {}) });
+    this.#unstopped = false;
+    if (loaded || failure || before !== running) void this.reload(); // what came while nobody listened
   }
 
   /** @param {TurnView} turn */
@@ -175,13 +182,16 @@ export class OpenConversation {
   #finish(turn) {
     const { turns, running } = this.state;
     turns.set(turn.id, turn);
-    this.store.set(running === turn.id || running === null ? { running: null, stopping: false, elsewhere: false } : {});
+    this.unsaved.forget(turn.id);
+    const over = running === turn.id || running === null ? { running: null, stopping: false, elsewhere: false } : {};
+    this.store.set({ leaf: turn.id, ...over }); // whoever ended last is where the server goes on
     this.hear.ended(turn);
     this.#outrun();
   }
 
   /**
-   * Ask, going on from `parent`. The turn is seen at once; it is kept by the server from when it has answered.
+   * Ask, going on from `parent`. The turn is seen at once; it is kept by the server from when it has answered. What failed
+   * and is asked again now is seen no more.
    * @param {string} input @param {string | null} parent @param {{instructions: string | null, settings: Sampling}} how
    * @returns {Promise<boolean>} whether it was taken
    */
@@ -189,8 +199,8 @@ export class OpenConversation {
     const { turns, id, shown: before } = this.state;
     this.repeat = () => this.ask(input, parent, how);
     if (turns.has(PENDING)) return false;
-    for (const turn of [...turns.values()]) if (turn.error && !turn.usage) turns.delete(turn.id);
     const known = goesOn(turns, parent);
+    const failed = [...turns.values()].filter((turn) => lost(turn) && goesOn(turns, turn.parent) === known && asked(turn) === input);
     turns.set(PENDING, { ...blank(PENDING, known), messages: [{ role: "user", text: input, html: null }] });
     this.store.set({ shown: PENDING, refused: null, loaded: true });
     const body = { input, parent: known, settings: how.settings, ...(how.instructions ? { instructions: how.instructions } : {}) };
@@ -199,6 +209,9 @@ export class OpenConversation {
       const now = this.state.turns; // others, where the tree was loaded meanwhile
       const pending = now.get(PENDING);
       now.delete(PENDING);
+      for (const each of failed) now.delete(each.id);
+      for (const each of failed) this.unsaved.forget(each.id);
+      this.unsaved.keep({ id: taken.id, parent: known, input });
       if (pending && !now.has(taken.id)) now.set(taken.id, { ...pending, id: taken.id, status: "running" });
       const ended = now.get(taken.id)?.status !== "running";
       this.store.set({ shown: taken.id, leaf: taken.id, ...(ended ? {} : { running: taken.id }) });
@@ -227,6 +240,8 @@ export class OpenConversation {
       if (this.state.running === running) await this.reload(); // the event may be on its way, or lost
       this.store.set({ refused: null });
     } catch (error) {
+      this.#unstopped = true;
+      this.repeat = async () => (await this.stop(running), this.state.refused === null);
       this.store.set({ refused: shown(error) });
       if (this.state.running === running) void this.reload();
     } finally {
@@ -242,12 +257,4 @@ export class OpenConversation {
   forgiven() {
     this.store.set({ refused: null });
   }
-}
-
-/** @param {string} id @param {string | null} parent @returns {TurnView} */
-function blank(id, parent) {
-  return {
-    id, parent, status: "pending", created_at: Date.now() / 1000, instructions: null, messages: [], answer: null,
-    thinking_html: null, blocks: [], usage: null, times: null, settings: null,
-  };
 }

@@ -77,7 +77,7 @@ class Page {
 
   listen() {
     addEventListener("hashchange", () => this.arrive());
-    byId("to-bottom").addEventListener("click", () => this.follow.end());
+    byId("to-bottom").addEventListener("click", () => (this.follow.end(), this.refocus()));
     byId("settings-open").addEventListener("click", () => this.settings());
     byId("more").addEventListener("click", () => this.open && this.keeping.menu(byId("more"), this.open.state.id, this.open.state.title ?? text.untitled));
     byId("help").addEventListener("click", shortcutsDialog);
@@ -204,11 +204,18 @@ class Page {
     const last = path(open.state.turns, open.state.shown).at(-1);
     this.follow.end();
     const taken = await ask(open, howOf(open.state.id, last));
+    this.refocus();
     if (taken) {
       this.warm.end();
       if (route().turn) rename(open.state.id);
     }
     return taken;
+  }
+
+  /** What was pressed has gone: on to where one writes. Not where that would open a keyboard on the screen. */
+  refocus() {
+    const nowhere = document.activeElement === document.body || document.activeElement === null;
+    if (nowhere && matchMedia("(hover: hover)").matches) this.composer.field.focus();
   }
 
   /** @param {string} turn */
@@ -250,7 +257,6 @@ class Page {
     const last = state && path(state.turns, state.shown).at(-1);
     settingsDialog(state?.id ?? null, howOf(state?.id ?? null, last), this.server, {
       forgetKey: this.server.needs_key ? () => (this.keys.forget(), location.reload()) : null,
-      closed: () => this.composer.field.focus(),
     });
   }
 

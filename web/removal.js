@@ -7,7 +7,7 @@ import { toast } from "./toast.js";
 const GRACE = 8_000;
 
 export class Removals {
-  /** @type {Map<string, {timer: number, untoast: () => void}>} */
+  /** @type {Map<string, HTMLElement>} */
   #waiting = new Map();
 
   /** @param {Api} api @param {{changed(): void, failed(error: unknown): void}} hear */
@@ -26,22 +26,22 @@ export class Removals {
 
   /** @param {string} id @param {string} title @param {() => void} undone */
   remove(id, title, undone) {
+    const byKey = document.activeElement?.matches(":focus-visible") ?? false;
     const undo = () => {
-      clearTimeout(this.#waiting.get(id)?.timer);
       this.#waiting.delete(id);
       this.hear.changed();
       undone();
+      /** @type {HTMLElement | null} */ (document.querySelector(`#list a[href="#/c/${id}"]`))?.focus();
     };
-    const untoast = toast(text.removed(title), { label: text.undo, act: undo }, GRACE);
-    this.#waiting.set(id, { timer: setTimeout(() => void this.#now(id, false), GRACE), untoast });
+    const offer = toast(text.removed(title), { label: text.undo, act: undo }, GRACE, () => void this.#now(id, false));
+    this.#waiting.set(id, offer);
     this.hear.changed();
+    if (byKey) offer.querySelector("button")?.focus(); // what had the focus is gone
   }
 
   /** @param {string} id @param {boolean} leaving */
   async #now(id, leaving) {
-    const waiting = this.#waiting.get(id);
-    clearTimeout(waiting?.timer);
-    waiting?.untoast();
+    this.#waiting.get(id)?.remove();
     try {
       await this.api.remove(`/page/conversations/${id}`, leaving);
     } catch (error) {

@@ -42,7 +42,7 @@ export function keepHow(conversation, how) {
 
 /**
  * @param {string | null} conversation @param {How} how @param {ServerSettings} server
- * @param {{forgetKey: (() => void) | null, closed(): void}} more
+ * @param {{forgetKey: (() => void) | null}} more
  */
 export function settingsDialog(conversation, how, server, more) {
   const instructions = /** @type {HTMLTextAreaElement} */ (el("textarea", { rows: "4", dir: "auto", placeholder: text.instructionsHint }));
@@ -76,7 +76,8 @@ export function settingsDialog(conversation, how, server, more) {
         more.forgetKey && el("button", { type: "button", class: "quiet", onclick: () => (dialog.close(), more.forgetKey?.()) }, text.keyForget),
         el("button", { type: "button", class: "quiet", onclick: reset }, text.reset),
         el("button", { type: "submit", class: "button" }, text.done))),
-  ], more.closed);
+  ]);
+  dialog.addEventListener("cancel", (event) => dialog.querySelector("form")?.reportValidity() || event.preventDefault());
 }
 
 /** @param {ServerSettings} server */

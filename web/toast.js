@@ -3,16 +3,30 @@
 import { byId, el, iconButton } from "./dom.js";
 import { text } from "./strings.js";
 
+const AGE = 6_000;
+
 /**
- * @param {string} words @param {{label: string, act: () => void} | null} [way] @param {number} [ms]
- * @returns {() => void} takes it away
+ * Its time stands still while it is pointed at or has the focus.
+ * @param {string} words @param {{label: string, act: () => void} | null} [way] @param {number} [ms] @param {() => void} [over] its time is over, or
+ *   it was closed, and nothing was done about it
+ * @returns {HTMLElement}
  */
-export function toast(words, way = null, ms = 6000) {
+export function toast(words, way = null, ms = AGE, over = () => {}) {
+  let timer = 0;
+  const hold = () => clearTimeout(timer);
   const gone = () => {
-    clearTimeout(timer);
+    hold();
     made.remove();
   };
-  const made = el("div", { class: "toast", role: "status" }, el("p", { dir: "auto" }, words));
+  const end = () => {
+    gone();
+    over();
+  };
+  const wait = () => {
+    hold();
+    if (made.isConnected) timer = setTimeout(end, ms);
+  };
+  const made = el("div", { class: "toast", role: "status", onpointerenter: hold, onpointerleave: wait, onfocusin: hold, onfocusout: wait }, el("p", { dir: "auto" }, words));
   if (way) {
     const act = () => {
       gone();
@@ -20,10 +34,10 @@ export function toast(words, way = null, ms = 6000) {
     };
     made.append(el("button", { type: "button", class: "button small", onclick: act }, way.label));
   }
-  made.append(iconButton("close", text.close, gone));
+  made.append(iconButton("close", text.close, end));
   byId("toasts").append(made);
-  const timer = setTimeout(gone, ms);
-  return gone;
+  wait();
+  return made;
 }
 
 /** Said aloud to those who cannot see it; rarely. @param {string} words */

@@ -39,14 +39,25 @@ export function newestEnd(turns, id) {
 /** Nothing was said: where a conversation begins, or what was deleted. @param {TurnView} turn */
 export const empty = (turn) => turn.messages.length === 0 && turn.answer === null && turn.status !== "running" && turn.status !== "pending";
 
+/** The server does not have it. @param {TurnView} turn */
+export const lost = (turn) => Boolean(turn.error && !turn.usage);
+
 /** The turn to go on from, at this one or before it; null: where the conversation begins. @param {Turns} turns @param {string | null} id @returns {string | null} */
 export function goesOn(turns, id) {
   let turn = turns.get(id ?? "");
-  while (turn && empty(turn)) turn = turns.get(turn.parent ?? "");
+  while (turn && (empty(turn) || lost(turn))) turn = turns.get(turn.parent ?? "");
   return turn?.id ?? null;
 }
 
 /** What its user said, for asking again. @param {TurnView} turn @returns {string} */
 export function asked(turn) {
   return turn.messages.filter((message) => message.role === "user").map((message) => message.text).at(-1) ?? "";
+}
+
+/** A turn of which nothing is known yet. @param {string} id @param {string | null} parent @returns {TurnView} */
+export function blank(id, parent) {
+  return {
+    id, parent, status: "pending", created_at: Date.now() / 1000, instructions: null, messages: [], answer: null,
+    thinking_html: null, blocks: [], usage: null, times: null, settings: null,
+  };
 }

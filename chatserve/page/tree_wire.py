@@ -26,11 +26,11 @@ class TurnNotes(Notes, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MessageView(msgspec.Struct, frozen=True):
-    """html: the text read as Markdown, sanitized."""
+    """html: the text read as Markdown, sanitized; None: shown as it was typed, because its user did."""
 
     role: str
     text: str
-    html: str
+    html: str | None
 
 
 class TurnView(msgspec.Struct, frozen=True, kw_only=True):

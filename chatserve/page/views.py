@@ -63,4 +63,5 @@ def turn_view(turn: Turn, renderings: Renderings) -> TurnView:
 
 
 def message_view(message: Message, renderings: Renderings) -> MessageView:
-    return MessageView(message.role, message.content, renderings.message(message.content))
+    html = None if message.role == "user" else renderings.message(message.content)
+    return MessageView(message.role, message.content, html)

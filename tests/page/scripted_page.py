@@ -56,6 +56,7 @@ class Talk:
     used_at: float = 0.0
     listeners: set[asyncio.Queue[Json | None]] = field(default_factory=set)
     stop: bool = False
+    killed: bool = False
     written: str = ""
     tokens: int = 0
 
@@ -70,7 +71,7 @@ def shown(text: str) -> Json:
 
 
 def message(role: str, text: str) -> Json:
-    return {"role": role, "text": text, "html": "".join(render(text).blocks)}
+    return {"role": role, "text": text, "html": None if role == "user" else "".join(render(text).blocks)}
 
 
 class ScriptedPage:
@@ -203,6 +204,8 @@ class ScriptedPage:
 
     async def tree(self, request: Request) -> Response:
         talk = self.talk(request)
+        if self.away:
+            return failure(503, "There is nobody.")
         if talk is None:
             return failure(404, "There is no such conversation.")
         running = talk.running["id"] if talk.running else None
@@ -247,8 +250,11 @@ class ScriptedPage:
         blocks: list[str] = []
         for piece in script.pieces:
             await asyncio.sleep(script.pace)
-            while script.hold is not None and not script.hold.is_set() and not talk.stop:
+            while script.hold is not None and not (script.hold.is_set() or talk.stop or talk.killed):
                 await asyncio.sleep(0.01)
+            if talk.killed:
+                talk.running, talk.killed = None, False
+                return
             if talk.stop:
                 break
             talk.written += piece
@@ -280,6 +286,8 @@ class ScriptedPage:
         talk.tell({"type": "end", "turn": turn})
 
     async def stop(self, request: Request) -> Response:
+        if self.away:
+            return failure(503, "There is nobody.")
         for talk in self.talks.values():
             if talk.running and talk.running["id"] == request.path_params["id"]:
                 talk.stop = True
@@ -312,6 +320,13 @@ class ScriptedPage:
     def cut(self, talk: Talk) -> None:
         """Every open stream of a conversation ends."""
         talk.tell(None)
+
+    def kill(self, talk: Talk) -> None:
+        """The server dies: what it was answering is saved nowhere. Another one is there at once."""
+        talk.killed = True
+        while talk.running:
+            time.sleep(0.01)
+        self.cut(talk)
 
     async def export(self, request: Request) -> Response:
         talk = self.talk(request)

@@ -115,6 +115,29 @@ def test_another_try_and_an_edit_are_branches_that_can_be_switched(tabs: Tabs, s
     expect(tab.turns).to_have_count(2)
 
 
+def test_what_a_user_wrote_is_shown_as_it_was_written(tabs: Tabs, script: ScriptedPage) -> None:
+    code = "def __init__(self, a):\n    return a * b * c\n# a comment, <b>not</b> a heading"
+    tab = tabs.open(script.url)
+    tab.ask(code)
+    tab.complete()
+    written = tab.last.locator(".message .as-typed")
+    assert written.evaluate("(each) => each.innerText") == code
+    assert written.locator("*").count() == 0
+
+
+def test_whoever_pressed_what_has_gone_can_go_on_writing(tabs: Tabs, script: ScriptedPage) -> None:
+    talk = script.talk_of("Old", ("Hello", "Hello."))
+    tab = tabs.open(f"{script.url}/#/c/{talk.id}")
+    tab.complete()
+    tab.button("Answer again").click()
+    tab.complete()
+    expect(tab.field).to_be_focused()
+    tab.button("Edit").click()
+    tab.press("Enter")
+    tab.complete()
+    expect(tab.field).to_be_focused()
+
+
 def test_a_link_to_a_branch_shows_that_branch(tabs: Tabs, script: ScriptedPage) -> None:
     talk = script.talk_of("An old talk", ("Hello", "Newer."))
     talk.turns.append(script.turn("Hello", "Other.", None))
@@ -139,6 +162,22 @@ def test_the_system_prompt_and_the_sampling_travel_with_every_turn(tabs: Tabs, s
     for _, _, body in script.asked:
         if "input" in body:
             assert (body["instructions"], body["settings"]) == ("Speak like a pirate.", {"temperature": 0.3, "seed": 7})
+
+
+def test_a_setting_that_cannot_be_is_not_dropped_in_silence(tabs: Tabs, script: ScriptedPage) -> None:
+    tab = tabs.open(script.url)
+    opener = tab.page.locator("#settings-open")
+    opener.focus()
+    tab.press("Enter")
+    temperature = tab.dialog.get_by_label("Temperature")
+    temperature.fill("99")
+    tab.press("Escape")
+    expect(tab.dialog).to_be_visible()
+    expect(temperature).to_be_focused()
+    temperature.fill("0.5")
+    tab.press("Escape")
+    expect(tab.dialog).to_have_count(0)
+    expect(opener).to_be_focused()
 
 
 def test_what_a_model_thinks_is_folded(tabs: Tabs, script: ScriptedPage) -> None:

@@ -65,6 +65,19 @@ def test_deleting_can_be_undone_until_the_server_is_asked(tabs: Tabs, script: Sc
     assert set(script.talks) == {talk.id, other.id}
 
 
+def test_deleting_by_keyboard_leads_to_its_undoing_and_that_back(tabs: Tabs, script: ScriptedPage) -> None:
+    script.talk_of("First", ("A", "a")), script.talk_of("Second", ("B", "b"))
+    tab = tabs.open(script.url)
+    expect(tab.rows).to_have_count(2)
+    tab.rows.filter(has_text="First").get_by_role("button").focus()
+    for key in ("Enter", "End", "Enter"):
+        tab.press(key)
+    expect(tab.toast.get_by_role("button", name="Undo")).to_be_focused()
+    tab.press("Enter")
+    expect(tab.rows).to_have_count(2)
+    expect(tab.rows.get_by_role("link", name="First")).to_be_focused()
+
+
 def test_leaving_the_page_does_not_keep_what_was_deleted(tabs: Tabs, script: ScriptedPage) -> None:
     script.talk_of("First", ("A", "a"))
     tab = tabs.open(script.url)
@@ -115,6 +128,31 @@ def test_two_tabs_show_the_same_turn_as_it_is_written(tabs: Tabs, script: Script
     one.press("Enter")
     expect(two.page.locator("#title")).to_have_text("Renamed")
     expect(two.rows).to_have_text("Renamed")
+
+
+def test_the_tab_that_began_a_conversation_follows_another_and_goes_on_behind_it(
+    tabs: Tabs, script: ScriptedPage
+) -> None:
+    hold = threading.Event()
+    script.answers = lambda _: Script(["One."], hold=hold)
+    first = tabs.open(script.url)
+    first.ask("Begin")
+    expect(first.last).to_contain_text("Waiting")
+    [talk] = script.talks.values()
+    script.cut(talk)  # the tree is read while the turn that will be its leaf runs
+    expect(first.page.locator("#link")).to_be_hidden()
+    hold.set()
+    first.complete()
+    second = tabs.open(f"{script.url}/#/c/{talk.id}")
+    second.complete()
+    second.ask("Go on")
+    second.complete()
+    expect(first.turns).to_have_count(2)
+    first.front()
+    first.ask("And on")
+    first.complete()
+    expect(second.turns).to_have_count(3)
+    assert [turn["parent"] for turn in talk.turns] == [None, talk.turns[0]["id"], talk.turns[1]["id"]]
 
 
 def test_a_tab_that_comes_later_follows_from_where_it_is(tabs: Tabs, script: ScriptedPage) -> None:

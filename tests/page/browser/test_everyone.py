@@ -210,7 +210,7 @@ def test_right_to_left_and_chinese_read_as_they_are_written(tabs: Tabs, script: 
     tab.complete()
     direction = "(each) => getComputedStyle(each).direction"
     first, second = tab.turns.all()
-    assert first.locator(".message .block").evaluate(direction) == "rtl"
+    assert first.locator(".message .as-typed").evaluate(direction) == "rtl"
     assert first.locator(".answer .block").first.evaluate(direction) == "rtl"
     assert first.locator(".answer pre").evaluate(direction) == "ltr"
     assert second.locator(".answer .block").evaluate(direction) == "ltr"
