@@ -56,8 +56,8 @@ def cpu_seconds(pid: int) -> float:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory that a process has written to, in RAM now. A page counts once, at however many addresses it is mapped. Files
-    that are only read are the system's cache.
+    """Memory that a process has written to, in RAM now. A page counts once, at however many addresses it is mapped;
+    files that are only read are the system's cache.
     """
     lines = (line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines())
     return sum(int(line[1]) << 10 for line in lines if line[0] in ("Pss_Anon:", "Pss_Shmem:"))
