@@ -17,7 +17,7 @@ chat: $(VENV)/.base
 
 test: $(VENV)/.dev
 	@$(MAKE) --no-print-directory -j2 lint model
-	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory -j2 unit smoke
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
