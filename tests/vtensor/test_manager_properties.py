@@ -134,10 +134,10 @@ class Acts(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        if self.manager.stats().recorded_tokens:
+        if self.manager.stats().recorded_tokens:  # else what was evicted before is still what is known of it
             self.flushed = self.recorded | self.perhaps
+            self.recorded, self.perhaps = set(), set()
         self.manager.flush()
-        self.recorded, self.perhaps = set(), set()
 
     @rule(nth=st.integers(1, 5))
     def a_later_call_will_fail(self, nth: int) -> None:
