@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 MODEL  ?= .models/llama-8b-shape
-JOBS   ?= 2
+JOBS   ?= 3
 URL    ?= http://127.0.0.1:8000
 BENCHES := bench_client rtree takeover idle_memory next_turn decode_cpu growth picture server_ceiling memory_figures draw_memory cpu_loads
 
