@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 MODEL  ?= .models/llama-8b-shape
-JOBS   ?= 3
+JOBS   ?= 2
 URL    ?= http://127.0.0.1:8000
 BENCHES := bench_client rtree takeover idle_memory next_turn decode_cpu growth picture server_ceiling memory_figures draw_memory cpu_loads
 
@@ -17,7 +17,7 @@ chat: $(VENV)/.base
 
 test: $(VENV)/.dev
 	@$(MAKE) --no-print-directory -j2 lint model
-	@$(MAKE) --no-print-directory -j2 unit smoke
+	@$(MAKE) --no-print-directory unit
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
