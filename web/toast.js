@@ -24,7 +24,7 @@ export function toast(words, way = null, ms = AGE, over = () => {}) {
   };
   const wait = () => {
     hold();
-    if (made.isConnected) timer = setTimeout(end, ms);
+    timer = setTimeout(() => made.isConnected && end(), ms); // whoever takes it away has seen to it
   };
   const made = el("div", { class: "toast", role: "status", onpointerenter: hold, onpointerleave: wait, onfocusin: hold, onfocusout: wait }, el("p", { dir: "auto" }, words));
   if (way) {
