@@ -35,8 +35,6 @@ export class OpenConversation {
   #closed = new AbortController();
   #fetched = 0;
   #loading = 0;
-  /** What was refused last was a stop. */
-  #unstopped = false;
   /** The last question once more, after it was refused. @type {() => Promise<boolean>} */
   repeat = async () => false;
 
@@ -145,9 +143,8 @@ export class OpenConversation {
 
   /** @param {{running: string | null, elsewhere: boolean}} event */
   #connected({ running, elsewhere }) {
-    const { loaded, failure, running: before } = this.state;
-    this.store.set({ running, elsewhere, ...(this.#unstopped ? { refused: null } : {}) });
-    this.#unstopped = false;
+    const { loaded, failure, refused, running: before } = this.state;
+    this.store.set({ running, elsewhere, ...(refused?.stop ? { refused: null } : {}) });
     if (loaded || failure || before !== running) void this.reload(); // what came while nobody listened
   }
 
@@ -240,9 +237,8 @@ export class OpenConversation {
       if (this.state.running === running) await this.reload(); // the event may be on its way, or lost
       this.store.set({ refused: null });
     } catch (error) {
-      this.#unstopped = true;
       this.repeat = async () => (await this.stop(running), this.state.refused === null);
-      this.store.set({ refused: shown(error) });
+      this.store.set({ refused: { ...shown(error), stop: true } });
       if (this.state.running === running) void this.reload();
     } finally {
       this.store.set({ stopping: false });

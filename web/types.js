@@ -12,7 +12,7 @@
 /** @typedef {{ttft_ms: number | null, tokens_per_second: number | null}} Times */
 /** @typedef {{role: string, text: string, html: string | null}} Message */
 /** @typedef {Record<string, number | string | null>} Sampling */
-/** @typedef {{message: string, code?: string | null, type?: string, running?: string | null, status?: number}} ErrorView */
+/** @typedef {{message: string, code?: string | null, type?: string, running?: string | null, status?: number, stop?: boolean}} ErrorView stop: it was one that was refused */
 /**
  * @typedef {object} TurnView a turn of the tree, or one under way
  * @property {string} id
