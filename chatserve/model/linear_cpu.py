@@ -46,8 +46,8 @@ class CpuLinear(nn.Linear):
 def many_rows(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """What `linear` gives: by oneDNN for float32 where this torch has it."""
     flat = input.reshape(-1, input.shape[-1])
-    rows = len(flat)
-    padded = pad(flat, (0, 0, 0, in_steps(rows) - rows))
+    rows, more = len(flat), in_steps(len(flat)) - len(flat)
+    padded = pad(flat, (0, 0, 0, more)) if more else flat  # padding by nothing is a copy
     if weight.dtype != torch.float32 or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         product = linear(padded, weight, bias)
     else:
