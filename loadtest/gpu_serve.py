@@ -137,7 +137,7 @@ def medians(loads: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for name in dict.fromkeys(name for load in loads for name in load):
         rounds = sorted((load[name] for load in loads if name in load), key=lambda each: each.get("out_tok_s", 0.0))
         found[name] = rounds[(len(rounds) - 1) // 2] | {
-            "rounds_out_tok_s": [each.get("out_tok_s") for each in rounds],
+            "rounds_out_tok_s": [each.get("out_tok_s", 0.0) for each in rounds],
             "errors": sum(each["errors"] for each in rounds),
             "failures": [failure for each in rounds for failure in each["failures"]],
         }

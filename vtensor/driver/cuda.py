@@ -119,11 +119,11 @@ class CudaDriver:
 
     def copy(self, target: Address, source: Address, size: int) -> Fence:
         _checked(cu.cuMemcpyDtoDAsync(target, source, size, self._stream), f"cuMemcpyDtoDAsync of {size} bytes")
-        return self._event()
+        return self._fence()
 
     def clear(self, address: Address, size: int) -> Fence:
         _checked(cu.cuMemsetD8Async(address, 0, size, self._stream), f"cuMemsetD8Async of {size} bytes")
-        return self._event()
+        return self._fence()
 
     def free_bytes(self) -> int:
         return self.device_memory().free
@@ -139,7 +139,8 @@ class CudaDriver:
             event.destroy()
         _checked(cu.cuDevicePrimaryCtxRelease(self._device), "cuDevicePrimaryCtxRelease")
 
-    def _event(self) -> CudaEvent:
+    def _fence(self) -> Fence:
+        """After what was queued so far."""
         event = CudaEvent(int(self._stream))
         self._events.add(event)
         return event
