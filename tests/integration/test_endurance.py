@@ -27,8 +27,8 @@ from tests.integration.tiny import Tiny, make_tiny
 from tests.sessions.redis_server import RedisServer
 
 CONVERSATIONS = 50
-TURNS = 200
-"""As many as a test has time for; raise it to 1,000 for a soak."""
+TURNS = (200, pytest.param(1_000, marks=pytest.mark.long))
+"""As many as every run of the tests has time for, and as many as `pytest -m long` has."""
 BREAKS = 0.05
 SAMPLE = 50
 AWAY = 0.3
@@ -180,12 +180,12 @@ class Crowd:
 
 
 @asynccontextmanager
-async def disturbed(crowd: Crowd, *acts: Callable[[], None]) -> AsyncIterator[None]:
-    """The acts happen one after another, at equal distances, while the crowd talks."""
+async def disturbed(crowd: Crowd, turns: int, *acts: Callable[[], None]) -> AsyncIterator[None]:
+    """The acts happen one after another, at equal distances, while the crowd talks for so many turns."""
 
     async def disturb() -> None:
         for number, act in enumerate(acts, 1):
-            await until(partial(crowd.past, TURNS * number // (len(acts) + 1)), 100)
+            await until(partial(crowd.past, turns * number // (len(acts) + 1)), 100)
             await asyncio.to_thread(act)
 
     async with asyncio.TaskGroup() as group:
@@ -193,15 +193,16 @@ async def disturbed(crowd: Crowd, *acts: Callable[[], None]) -> AsyncIterator[No
         yield
 
 
-@pytest.mark.timeout(240)
-async def test_a_thousand_turns_lose_nothing_to_leaving_clients_a_restarted_store_and_a_dead_engine(
-    tiny: Tiny, place: Place, tmp_path: Path, record_property: Callable[[str, object], None]
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("turns", TURNS)
+async def test_turns_lose_nothing_to_leaving_clients_a_restarted_store_and_a_dead_engine(
+    turns: int, tiny: Tiny, place: Place, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     with ready(tiny, place, tmp_path) as server:
         talkers = begun(server, CONVERSATIONS)
         crowd = Crowd(talkers)
-        async with disturbed(crowd, place.restart, lambda: os.kill(server.engine_pid(), signal.SIGKILL)):
-            await crowd.talk(TURNS, BREAKS)
+        async with disturbed(crowd, turns, place.restart, lambda: os.kill(server.engine_pid(), signal.SIGKILL)):
+            await crowd.talk(turns, BREAKS)
         await until(server.is_ready, 60)
         await crowd.talk(CONVERSATIONS, breaks=0)  # each is resumed once more
         chains = await chains_of(place, talkers)
