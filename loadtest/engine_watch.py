@@ -9,6 +9,7 @@ from itertools import count, pairwise
 
 import numpy as np
 
+from chatserve.bench.statistics import percentile
 from chatserve.engine.messages import EngineStats, Generate
 from chatserve.model.sampling import SamplingParams
 from loadtest.in_process import Bench
@@ -31,6 +32,26 @@ class Ask:
         """Engine time: from the request's arrival at the engine to its first token."""
         assert self.first is not None
         return self.first - self.asked
+
+
+class RandomTokens:
+    """Prompts that mean nothing, the same ones for a seed."""
+
+    def __init__(self, vocabulary: int, seed: int = 1) -> None:
+        self._vocabulary = vocabulary
+        self._random = np.random.default_rng(seed)
+
+    def draw(self, count: int) -> list[int]:
+        return [int(each) for each in self._random.integers(100, self._vocabulary, count)]
+
+
+def milli(seconds: float) -> float:
+    return round(seconds * 1e3, 3)
+
+
+def spread(seconds: Sequence[float]) -> list[float]:
+    """The 50th and 99th percentile and the most, in ms."""
+    return [milli(percentile(seconds, each) or 0.0) for each in (50, 99, 100)]
 
 
 class EngineWatch:

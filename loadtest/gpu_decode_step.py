@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from chatserve.engine.process import SWITCH_INTERVAL
@@ -27,7 +26,7 @@ from chatserve.model.kernels import choose_kernels
 from chatserve.model.loaded import LoadedModel
 from chatserve.model.sampling import SamplingParams
 from loadtest.attention_lab import Case, Lab, lab
-from loadtest.engine_watch import EngineWatch
+from loadtest.engine_watch import EngineWatch, RandomTokens
 from loadtest.in_process import Bench
 from loadtest.kept import RESULTS, Kept, say
 from loadtest.kernel_clock import event_seconds
@@ -82,12 +81,9 @@ def greedy(sequences: Lab, case: Case) -> Batch:
 
 def engine_step(bench: Bench, batch: int, context: int, steps: int) -> dict[str, Any]:
     """So many sequences decode together, around `context` tokens: time between the ends of two steps."""
-    watch, random = EngineWatch(bench), np.random.default_rng(batch)
-    vocabulary, before = bench.model.spec.vocab_size, bench.engine.stats()
-    asks = [
-        watch.ask([int(each) for each in random.integers(100, vocabulary, context - steps // 2)], steps, reuse=False)
-        for _ in range(batch)
-    ]
+    watch, before = EngineWatch(bench), bench.engine.stats()
+    words = RandomTokens(bench.model.spec.vocab_size, seed=batch)
+    asks = [watch.ask(words.draw(context - steps // 2), steps, reuse=False) for _ in range(batch)]
     watch.until(lambda: all(ask.first is not None for ask in asks))
     began = len(watch.ended)
     watch.until(lambda: any(ask.over for ask in asks))

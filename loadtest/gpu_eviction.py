@@ -16,12 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from chatserve.bench.statistics import percentile
 from chatserve.engine.process import SWITCH_INTERVAL
-from loadtest.engine_watch import EngineWatch
-from loadtest.in_process import Bench
+from loadtest.engine_watch import EngineWatch, RandomTokens, spread
+from loadtest.in_process import Bench, has_weights
 from loadtest.kept import RESULTS, Kept, say
 
 WAVES = 5
@@ -54,13 +51,9 @@ class Waves:
 
     def __init__(self, bench: Bench, size: Size) -> None:
         self._watch = EngineWatch(bench)
-        self._vocabulary = bench.model.spec.vocab_size
-        self._random = np.random.default_rng(1)
         self._size = size
-        self._system = self.words(size.system)
-
-    def words(self, count: int) -> list[int]:
-        return [int(each) for each in self._random.integers(100, self._vocabulary, count)]
+        self._words = RandomTokens(bench.model.spec.vocab_size).draw
+        self._system = self._words(size.system)
 
     def wave(self) -> dict[str, Any]:
         """Every conversation's turns, all together turn by turn."""
@@ -69,7 +62,7 @@ class Waves:
         pasts = [self._system] * size.crowd
         firsts: list[list[float]] = []
         for _ in range(size.turns):
-            prompts = [[*past, *self.words(size.question)] for past in pasts]
+            prompts = [[*past, *self._words(size.question)] for past in pasts]
             asks = [watch.ask(prompt, size.answer) for prompt in prompts]
             watch.until(lambda asks=asks: all(ask.over for ask in asks))  # type: ignore[misc]
             pasts = [prompt + ask.tokens for prompt, ask in zip(prompts, asks, strict=True)]
@@ -87,11 +80,6 @@ class Waves:
                 for name in ("evicted_chunks", "driver_calls", "takeovers", "matches", "stalls", "preemptions")
             },
         }
-
-
-def spread(seconds: list[float]) -> list[float]:
-    """The 50th and 99th percentile and the most, in ms."""
-    return [round(1e3 * (percentile(seconds, each) or 0.0), 2) for each in (50, 99, 100)]
 
 
 def kv_bytes(bench_bytes_a_token: int, size: Size) -> int:
@@ -124,7 +112,7 @@ def main() -> None:
         device=options.device,
         max_running=size.crowd,
         kv_bytes=kv_bytes(options.token_bytes, size),
-        random_weights=not any(options.model.glob("*.safetensors")) and not any(options.model.glob("*.gguf")),
+        random_weights=not has_weights(options.model),
     ) as bench:
         measure(bench, size, Kept(options.out))
         bench.engine.audit()

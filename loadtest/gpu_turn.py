@@ -18,13 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from chatserve.bench.statistics import percentile
 from chatserve.engine.messages import EngineStats
 from chatserve.engine.process import SWITCH_INTERVAL
-from loadtest.engine_watch import EngineWatch
-from loadtest.in_process import Bench
+from loadtest.engine_watch import EngineWatch, RandomTokens, milli, spread
+from loadtest.in_process import Bench, has_weights
 from loadtest.kept import RESULTS, Kept, say
 
 NEW_ROWS = 64
@@ -61,12 +58,8 @@ class Turns:
 
     def __init__(self, bench: Bench, size: Size) -> None:
         self._watch = EngineWatch(bench)
-        self._vocabulary = bench.model.spec.vocab_size
-        self._random = np.random.default_rng(1)
         self._size = size
-
-    def words(self, count: int) -> list[int]:
-        return [int(each) for each in self._random.integers(100, self._vocabulary, count)]
+        self.words = RandomTokens(bench.model.spec.vocab_size).draw
 
     def same_step(self, history: int) -> float:
         """Seconds of the step of NEW_ROWS rows after a history that the same request has just computed."""
@@ -164,15 +157,6 @@ def check(before: EngineStats, after: EngineStats, turns: int) -> None:
     assert taken == matched == turns, f"{taken} turns took over and {matched} branched, instead of {turns} each"
 
 
-def spread(seconds: Sequence[float]) -> list[float]:
-    """The 50th and 99th percentile and the most, in ms."""
-    return [milli(percentile(seconds, each) or 0.0) for each in (50, 99, 100)]
-
-
-def milli(seconds: float) -> float:
-    return round(seconds * 1e3, 3)
-
-
 def main() -> None:
     """Each history alone, then the longest among others."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -190,7 +174,7 @@ def main() -> None:
         device=options.device,
         max_running=16,
         step_tokens=size.step_tokens,
-        random_weights=not any(options.model.glob("*.safetensors")) and not any(options.model.glob("*.gguf")),
+        random_weights=not has_weights(options.model),
     ) as bench:
         measure(bench, size, kept)
         bench.engine.audit()

@@ -26,6 +26,11 @@ def demo() -> Path:
     return fetch_demo(demo_path(Path(".models")), print)
 
 
+def has_weights(folder: Path) -> bool:
+    """Whether there is more than a config and a tokenizer."""
+    return any(folder.glob("*.safetensors")) or any(folder.glob("*.gguf"))
+
+
 class Bench:
     """Asks, runs to the end, and knows when each token came; closed by `with`.
 
