@@ -18,7 +18,7 @@ from chatserve.server.turn import Turn
 from sessions.catalogue import Catalogue
 from sessions.turns import Turn as StoredTurn
 
-_ELSEWHERE_SECONDS, LOOK_SECONDS = 2.0, 0.02
+_ELSEWHERE_SECONDS, _LOOK_SECONDS = 2.0, 0.02
 """How long a response that another process cancels is looked for, and how often."""
 _ANSWER_SECONDS = 0.25
 """How long the others get to say that they make one."""
@@ -105,6 +105,11 @@ class LiveResponses:
         finally:
             self._wanted.pop(ticket, None)
 
+    async def ended_elsewhere(self, tenant: str, turn: str) -> None:
+        """Return when no other process makes this response any more: it is in the store then, if it ever was one."""
+        while await self.made_elsewhere(tenant, turn) is not None:
+            await asyncio.sleep(_LOOK_SECONDS)
+
     async def cancelled_elsewhere(self, catalogue: Catalogue, tenant: str, turn: str) -> StoredTurn:
         """One that has ended; or that another process makes, which is told so and given a moment. Raises ApiError."""
         deadline = None
@@ -118,7 +123,7 @@ class LiveResponses:
             if deadline is None:
                 deadline = time.monotonic() + _ELSEWHERE_SECONDS
                 self.tell_others(Cancel(tenant=tenant, turn=turn))
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def _remove(self, live: Live) -> None:
         del self._live[live.turn.id]

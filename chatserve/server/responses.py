@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Final
 
@@ -19,7 +18,7 @@ from chatserve.server.finding import no_response, reading
 from chatserve.server.item_wire import item_list, message_item
 from chatserve.server.lengths import check_length
 from chatserve.server.limits import ServerLimits
-from chatserve.server.live import LOOK_SECONDS, Live, LiveResponses
+from chatserve.server.live import Live, LiveResponses
 from chatserve.server.models import ServedModel
 from chatserve.server.opening import TurnOpener
 from chatserve.server.paging import read_stretch, stretch_of
@@ -118,17 +117,14 @@ class Responses:
         """After what it goes on from has ended, in whatever process: whoever has just left a response may go on from it
         before that is saved. Raises ApiError.
         """
-        if ask.previous is not None:
-            await self._live.ended(ask.options.tenant, ask.previous)
-        made = ask.previous is not None
-        while True:
-            try:
-                return await self._opener.response(ask, bounds, detail)
-            except Missing:
-                if not made or ask.previous is None:
-                    raise
-            made = await self._live.made_elsewhere(ask.options.tenant, ask.previous) is not None
-            await asyncio.sleep(LOOK_SECONDS)
+        if ask.previous is None:
+            return await self._opener.response(ask, bounds, detail)
+        await self._live.ended(ask.options.tenant, ask.previous)
+        try:
+            return await self._opener.response(ask, bounds, detail)
+        except Missing:
+            await self._live.ended_elsewhere(ask.options.tenant, ask.previous)
+        return await self._opener.response(ask, bounds, detail)
 
     async def _stored(self, request: Request) -> tuple[Turn, Notes]:
         """A past answer of this endpoint's. Raises Missing."""
