@@ -55,7 +55,13 @@ def null_engine(
     mapper, capacity = Mapper(manager, keep_unused=settings.keep_unused), manager.capacity
     engine = Engine(
         runner=NullRunner(tokens, steps),
-        memory=Memory(mapper, capacity=capacity, first_rows=step_tokens, ahead=settings.ahead),
+        memory=Memory(
+            mapper,
+            capacity=capacity,
+            first_rows=step_tokens,
+            ahead=settings.ahead,
+            share_from=manager.layout.chunk_tokens,
+        ),
         scheduler=Scheduler(max_running=running, step_tokens=step_tokens, share_from=manager.layout.chunk_tokens),
         end_ids=spec.end_ids,
         vocab_size=spec.vocab_size,

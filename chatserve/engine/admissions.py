@@ -10,7 +10,6 @@ from itertools import zip_longest
 from chatserve.engine.memory import Admission, Memory
 from chatserve.engine.request import Request, Status
 from chatserve.engine.scheduler import Scheduler
-from vtensor.reusing import Admitted
 
 AT_ONCE = 16
 """Requests in one question: the first of a crowd compute while memory is found for the others."""
@@ -62,7 +61,7 @@ class Admissions:
         self._question = Question(chosen, answer, self._releases)
         answer.add_done_callback(lambda _: self._wake())
 
-    def answered(self) -> list[tuple[Request, Admission | None]]:
+    def answered(self) -> list[tuple[Request, Admission]]:
         """Each request of a question that has its answer: a vTensor, why there is none, or None if it was not its turn.
 
         A refusal holds until memory is given up, counted from when the question was asked.
@@ -72,6 +71,6 @@ class Admissions:
             return []
         self._question = None
         admissions = question.answer.result()
-        if admissions and not isinstance(admissions[-1], Admitted):
+        if admissions and isinstance(admissions[-1], Exception):
             self._refused_at = question.releases
         return list(zip_longest(question.requests, admissions))

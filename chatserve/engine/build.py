@@ -90,6 +90,7 @@ def build_engine(
             capacity=capacity,
             first_rows=step_tokens * depth,
             ahead=settings.ahead,
+            share_from=chunk_tokens,
         ),
         scheduler=Scheduler(
             max_running=max_running,

@@ -3,45 +3,58 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from typing import Protocol
 
 import numpy as np
 
-from chatserve.engine.request import Request
+from chatserve.engine.request import Tokens
 
 Start = tuple[str, int]
 """A tenant, and how far a prompt of theirs is computed."""
 
 
-class Leaders:
-    """Requests that still have to compute at least `share_from` tokens of their prompts, found by the next of these.
+class Prompt(Protocol):
+    """Tokens to compute, by whom, and in which order.  reuse: whether any of them may be shared."""
 
-    A crowd asks at once: looking a request up does not depend on how many lead, only on from where.
+    @property
+    def tenant(self) -> str: ...
+
+    @property
+    def prompt(self) -> Tokens: ...
+
+    @property
+    def reuse(self) -> bool: ...
+
+    @property
+    def place(self) -> tuple[int, int]: ...
+
+
+class Leaders:
+    """Prompts of which at least `share_from` tokens are still to be computed, found by the next of these.
+
+    A crowd asks at once: looking a prompt up does not depend on how many lead, only on from where.
     """
 
-    def __init__(self, requests: Iterable[Request], share_from: int) -> None:
+    def __init__(self, share_from: int) -> None:
         self._share_from = share_from
-        self._by_part: defaultdict[Start, defaultdict[bytes, list[Request]]] = defaultdict(lambda: defaultdict(list))
-        for request in requests:
-            self.add(request)
+        self._by_part: defaultdict[Start, defaultdict[bytes, list[Prompt]]] = defaultdict(lambda: defaultdict(list))
 
-    def add(self, request: Request) -> None:
-        """Let others follow it, if there is enough to share."""
-        start = request.computed
-        if request.reuse and len(request.prompt) - start >= self._share_from:
-            self._by_part[request.tenant, start][self._part(request, start)].append(request)
+    def add(self, leader: Prompt, start: int) -> None:
+        """Let others follow one that has its first `start` tokens, if there is enough to share."""
+        if leader.reuse and len(leader.prompt) - start >= self._share_from:
+            self._by_part[leader.tenant, start][self._part(leader, start)].append(leader)
 
-    def leads(self, request: Request) -> bool:
+    def leads(self, follower: Prompt) -> bool:
         """Whether an earlier or more urgent one computes now what this one could share."""
-        if not request.reuse:
+        if not follower.reuse:
             return False
         for (tenant, start), by_part in self._by_part.items():
-            if tenant != request.tenant or start + self._share_from >= len(request.prompt):
+            if tenant != follower.tenant or start + self._share_from >= len(follower.prompt):
                 continue
-            for leader in by_part.get(self._part(request, start), ()):
-                if leader.place <= request.place and np.array_equal(request.prompt[:start], leader.prompt[:start]):
+            for leader in by_part.get(self._part(follower, start), ()):
+                if leader.place <= follower.place and np.array_equal(follower.prompt[:start], leader.prompt[:start]):
                     return True
         return False
 
-    def _part(self, request: Request, start: int) -> bytes:
-        return request.prompt[start : start + self._share_from].tobytes()
+    def _part(self, prompt: Prompt, start: int) -> bytes:
+        return prompt.prompt[start : start + self._share_from].tobytes()

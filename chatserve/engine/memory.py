@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from chatserve.engine.leaders import Leaders
 from chatserve.engine.request import Request, Tokens
 from vtensor.driver.base import DeviceMemory, OutOfMemory
 from vtensor.manager import Manager
@@ -20,20 +21,23 @@ from vtensor.stats import MemoryStats
 
 log = logging.getLogger(__name__)
 
-Admission = Admitted | MemoryError | OutOfMemory
+Admission = Admitted | MemoryError | OutOfMemory | None
+"""None: another one's prompt is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What an admission asks for, taken from the request so that another thread may read it.
 
+    prompt: all tokens that are known.
     most_rows: to have mapped at first: those of the tokens there are, and a few of those that will come.
     """
 
     tenant: str
-    tokens: Tokens
+    prompt: Tokens
     most_rows: int
     reuse: bool
+    place: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +55,29 @@ class Memory:
     first_rows: rows to have mapped when a request starts, beyond what it found recorded: those of the steps that are
         launched before the mapper is asked for more.
     ahead: rows to have mapped beyond the step that is being prepared, at least.
+    share_from: tokens in common with a prompt that was just admitted, from which on another waits for them.
     """
 
-    def __init__(self, mapper: Mapper, *, capacity: int, first_rows: int, ahead: int) -> None:
+    def __init__(self, mapper: Mapper, *, capacity: int, first_rows: int, ahead: int, share_from: int) -> None:
         self._mapper = mapper
         self.capacity = capacity
         self._first_rows = first_rows
         self._ahead = ahead
+        self._share_from = share_from
 
     def admit(self, requests: Sequence[Request], *, headroom: int) -> Future[list[Admission]]:
         """PrefixMatch or Create for each in turn, up to the first there is no memory for: its error ends the list.
+        Whoever could share what one before it has to compute is passed over.
 
         headroom: chunks that must be left to get after each.
         """
         wanted = [self._wanted(request) for request in requests]
-        return self._mapper.submit(lambda manager: _admit(manager, wanted, self._first_rows, headroom))
+        leaders = Leaders(self._share_from)
+        return self._mapper.submit(lambda manager: _admit_all(manager, wanted, leaders, self._first_rows, headroom))
 
     def _wanted(self, request: Request) -> Wanted:
         most_rows = min(request.known + self._ahead, request.most_rows)
-        return Wanted(request.tenant, request.tokens(0, request.known), most_rows, request.reuse)
+        return Wanted(request.tenant, request.tokens(0, request.known), most_rows, request.reuse, request.place)
 
     def extend_ahead(self, request: Request, end: int, next_count: int) -> None:
         """Extend: the rows of a step that ends at row `end`, of the `next_count` rows after it, and a few more."""
@@ -166,23 +174,29 @@ def _log_failure(act: Future[None]) -> None:
         log.error("a prefix was not recorded: %s", error)
 
 
-def _admit(manager: Manager, wanted: Sequence[Wanted], first_rows: int, headroom: int) -> list[Admission]:
+def _admit_all(
+    manager: Manager, wanted: Sequence[Wanted], leaders: Leaders, first_rows: int, headroom: int
+) -> list[Admission]:
     admissions: list[Admission] = []
     for want in wanted:
+        if leaders.leads(want):
+            admissions.append(None)
+            continue
         try:
-            if want.reuse:
-                admissions.append(
-                    manager.prefix_match(
-                        want.tenant, want.tokens, first_rows, most_rows=want.most_rows, headroom=headroom
-                    )
-                )
-            else:
-                vtensor = manager.create(min(first_rows, want.most_rows), headroom=headroom)
-                admissions.append(Admitted(vtensor, Origin.CREATED, Reuse(stop=Stop(0, Why.REUSE_OFF))))
+            admitted = _admit(manager, want, first_rows, headroom)
         except (MemoryError, OutOfMemory) as error:
             admissions.append(error)
             break
+        admissions.append(admitted)
+        leaders.add(want, admitted.cached)
     return admissions
+
+
+def _admit(manager: Manager, want: Wanted, first_rows: int, headroom: int) -> Admitted:
+    if want.reuse:
+        return manager.prefix_match(want.tenant, want.prompt, first_rows, most_rows=want.most_rows, headroom=headroom)
+    vtensor = manager.create(min(first_rows, want.most_rows), headroom=headroom)
+    return Admitted(vtensor, Origin.CREATED, Reuse(stop=Stop(0, Why.REUSE_OFF)))
 
 
 def _warm(manager: Manager, tenant: str, tokens: Tokens) -> PrefixMemory:

@@ -59,7 +59,10 @@ class Scheduler:
                 queue.remove(request)
 
     def admissible(self, most: int) -> list[Request]:
-        """Up to so many waiting requests to admit now, in order; only who waits for another's prompt is overtaken."""
+        """Up to so many waiting requests to admit now, in order; only who waits for another's prompt is overtaken.
+
+        Some may be led by others of them: that is known once memory has said what is recorded of those.
+        """
         return self._candidates(min(most, self.max_running - len(self.running)))
 
     def victim(self) -> Request:
@@ -100,14 +103,15 @@ class Scheduler:
     def _candidates(self, most: int) -> list[Request]:
         if most <= 0 or not self.waiting:
             return []
-        leaders = Leaders(self.running, self._share_from)
+        leaders = Leaders(self._share_from)
+        for request in self.running:
+            leaders.add(request, request.computed)
         leavers = [request for request in self.running if request.stop_at is not None]
         chosen: list[Request] = []
         for request in self.waiting:
             if leaders.leads(request) or any(self._goes_on(request, leaver) for leaver in leavers):
                 continue
             chosen.append(request)
-            leaders.add(request)
             if len(chosen) >= most:
                 break
         return chosen

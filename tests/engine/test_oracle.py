@@ -97,6 +97,19 @@ def test_many_cold_requests_compute_their_common_prefix_once(make_lab: Callable[
         assert oracle.agrees(prompts[name], lab.answers[name].tokens)
 
 
+def test_a_crowd_that_shares_what_is_recorded_starts_together(make_lab: Callable[..., Lab]) -> None:
+    """Nobody waits for another's prompt when what they have in common need not be computed."""
+    lab = make_lab(kv_chunks=200, max_running=16)
+    system = ids(2 * P)
+    lab.answer("system", system, max_tokens=2)
+    before = lab.stats().steps
+    for n in range(16):
+        lab.ask(str(n), system + ids(7, n), max_tokens=3)
+    lab.run()
+    assert lab.stats().steps - before == 3
+    assert [lab.answers[str(n)].cached for n in range(16)] == [2 * P] * 16
+
+
 def test_those_who_waited_for_a_cancelled_leader_go_on_without_it(make_lab: Callable[..., Lab]) -> None:
     """A11: no stall if the leader is cancelled."""
     lab = make_lab(kv_chunks=200, step_tokens=P)
