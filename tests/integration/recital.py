@@ -45,6 +45,13 @@ class Recital:
         """What its reader must have seen at the end, an unfinished character as U+FFFD."""
         return self.tokenizer.decode(self.says(prompt_tokens, count))
 
+    def seen(self, prompt_tokens: int, count: int) -> str:
+        """What the reader of an answer that was cut has seen when so many tokens were kept: whole characters.
+
+        A token that ends one character and begins another is kept as the first of them, spelled in as many tokens.
+        """
+        return self.text(prompt_tokens, count).removesuffix("\ufffd")
+
     def asked(self, content: str) -> int:
         """Tokens of a first question's prompt."""
         return len(self.prompt.whole([Message("user", content)]))

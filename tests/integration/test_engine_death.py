@@ -47,7 +47,7 @@ async def test_streams_are_told_once_and_their_conversations_go_on_with_a_new_en
     assert reciting.engine_pid() != engine
     following = reciting.ask(NEXT, session_id=MARKER, max_tokens=5)
     kept = following.prompt - recital.asked(QUESTION) - recital.added(NEXT)
-    assert recital.text(recital.asked(QUESTION), kept) == seen, "what the user saw is what is known"
+    assert recital.seen(recital.asked(QUESTION), kept) == seen, "what the user saw is what is known"
     assert following.cached == 0, "the new engine remembers nothing, and says so"
     assert reciting.ask(NEXT, session_id=MARKER, max_tokens=5).cached >= following.known - 2
     assert MARKER not in reciting.output.read_text(), "A40"

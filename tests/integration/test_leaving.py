@@ -68,7 +68,7 @@ def assert_saved(server: Serving, recital: Recital, texts: list[str]) -> None:
     for number, seen in enumerate(texts):
         following = server.ask(NEXT, session_id=f"endless-{number}", max_tokens=1)
         kept = following.prompt - recital.asked(QUESTION) - recital.added(NEXT)
-        assert recital.text(recital.asked(QUESTION), kept) == seen
+        assert recital.seen(recital.asked(QUESTION), kept) == seen
 
 
 async def assert_gone_when_told_twice(server: Serving) -> None:
