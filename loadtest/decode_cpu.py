@@ -31,7 +31,7 @@ def generate_seconds(model: PreTrainedModel, prompt: Sequence[int], new_tokens: 
 
     def run(count: int) -> float:
         began = time.perf_counter()
-        model.generate(  # type: ignore[operator]
+        model.generate(
             ids,
             attention_mask=torch.ones_like(ids),
             max_new_tokens=count,

@@ -90,7 +90,7 @@ def convert(gguf: Path, folder: Path) -> None:
     plain = type(quantized)(config)
     plain.load_state_dict(quantized.state_dict(), assign=True)
     plain.tie_weights()
-    plain.generation_config.update(eos_token_id=list(END_IDS), **SAMPLING)  # type: ignore[no-untyped-call]
+    plain.generation_config.update(eos_token_id=list(END_IDS), **SAMPLING)
     plain.save_pretrained(folder)
     read = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     assert isinstance(read, PreTrainedTokenizerFast)
@@ -109,7 +109,7 @@ def byte_level_tokenizer(read: PreTrainedTokenizerFast) -> PreTrainedTokenizerFa
     tokenizer.decoder = ByteLevelDecoder()
     special = [token.content for token in read.added_tokens_decoder.values()]
     tokenizer.add_special_tokens([AddedToken(content, special=True, normalized=False) for content in special])
-    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token=special[1],
         eos_token=special[END_IDS[0]],

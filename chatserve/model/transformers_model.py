@@ -97,7 +97,7 @@ def random_module(config: PreTrainedConfig, dtype: torch.dtype, device: torch.de
     with torch.random.fork_rng(), device:
         torch.manual_seed(SEED)
         try:
-            module = AutoModelForCausalLM.from_config(config, dtype=dtype)  # type: ignore[no-untyped-call]
+            module = AutoModelForCausalLM.from_config(config, dtype=dtype)
         except ValueError as error:
             raise UnsupportedModel(f"transformers cannot build {config.model_type}: {error}") from error
     assert isinstance(module, PreTrainedModel)

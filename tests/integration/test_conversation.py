@@ -19,7 +19,7 @@ from tests.integration.serving import Answer, Serving
 pytestmark = pytest.mark.model
 
 NEAR = 1e-3
-TOKENS = 20
+TOKENS = 12
 QUESTIONS = [
     "What is the moon made of?",
     "And the sun?",

@@ -27,7 +27,7 @@ from tests.integration.tiny import Tiny, make_tiny
 from tests.sessions.redis_server import RedisServer
 
 CONVERSATIONS = 50
-TURNS = (200, pytest.param(1_000, marks=pytest.mark.long))
+TURNS = (100, pytest.param(1_000, marks=pytest.mark.long))
 """As many as every run of the tests has time for, and as many as `pytest -m long` has."""
 BREAKS = 0.05
 SAMPLE = 50

@@ -199,12 +199,12 @@ def test_the_picture_for_the_readme(tabs: Tabs, real: Serving, artefacts: Path) 
             "input": asked,
             "parent": None,
             "instructions": RULES,
-            "settings": {"temperature": 0, "max_output_tokens": 48},
+            "settings": {"temperature": 0, "max_output_tokens": 16},
         }
         assert real.post(f"/page/conversations/{talk}/turns", body).status_code == 202
         wait_until(real.idle, 60)
     tab = tabs.open(real.url, width=1240, height=740)
-    brief(tab, 60)
+    brief(tab, 40)
     tab.button("Settings").click()
     tab.page.get_by_label("System prompt").fill(RULES)
     tab.button("Done").click()
