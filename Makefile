@@ -5,8 +5,9 @@ BIN    := $(VENV)/bin
 MODEL  ?= .models/llama-8b-shape
 JOBS   ?= 2
 URL    ?= http://127.0.0.1:8000
-# Compiling every file of torch and transformers takes a minute; Python compiles those that are imported.
+# Compiling every file of torch and transformers takes a minute; Python compiles those that are imported, and keeps them.
 PIP    := -q --disable-pip-version-check --no-compile
+unexport PYTHONDONTWRITEBYTECODE
 BENCHES := bench_client rtree takeover idle_memory next_turn decode_cpu growth picture server_ceiling memory_figures draw_memory cpu_loads
 
 .PHONY: serve chat test lint unit model bench bench-gpu smoke soak loadtest clean
