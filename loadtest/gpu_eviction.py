@@ -28,7 +28,10 @@ ROOM = 2.3
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """crowd: conversations at once.  system: tokens that all share.  question, answer: tokens of each turn."""
+    """crowd: conversations at once.  question, answer: tokens of each turn.
+
+    system: tokens that all share; they end inside a chunk, so every conversation begins with a copy.
+    """
 
     crowd: int
     system: int
@@ -42,7 +45,7 @@ class Size:
         return self.turns * (self.question + self.answer)
 
 
-LARGE = Size(crowd=256, system=512, question=128, answer=128, turns=6)
+LARGE = Size(crowd=256, system=600, question=128, answer=128, turns=6)
 SMALL = Size(crowd=4, system=64, question=24, answer=8, turns=2)
 
 

@@ -7,7 +7,8 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import ParamSpec, TypeVar
 
 from vtensor.driver.base import Address, Driver, DriverError, Fence, Handle, OutOfMemory
@@ -111,21 +112,27 @@ class Operations:
 
         Raises DriverError; pages mapped by this call are unmapped again, those that were in the way stay unmapped.
         """
+        for page, chunk in enumerate(chunks, first):
+            self._clear_the_way(slot, page, chunk, writable=writable)
+        missing = [(page, chunk) for page, chunk in enumerate(chunks, first) if slot.pages[page] is None]
         mapped: list[int] = []
         try:
-            for page, chunk in enumerate(chunks, first):
-                if self._map_page(slot, page, chunk, writable=writable):
-                    mapped.append(page)
+            for run in _runs(missing):
+                self._map_run(slot, run, writable=writable)
+                mapped += [page for page, _ in run]
+            for page in range(first, first + len(chunks)):
+                self._make_ready(slot, page, writable=writable)
         except DriverError:
             for page in mapped:
                 self.Unmap(slot, page)
             raise
 
     def Unmap(self, slot: Slot, page: int) -> None:
-        """Take one page's mapping away, once the last work that was launched on its slot is over."""
+        """Take one page's mapping away, once the last work that was launched on it is over."""
         entry = slot.pages[page]
         assert entry is not None
         slot.fence.wait()
+        entry.fence.wait()
         self._call(self._driver.unmap, self._address(slot, page), self._layout.chunk_bytes)
         slot.pages[page] = None
         entry.chunk.mappings.remove((slot, page))
@@ -140,8 +147,8 @@ class Operations:
             self.Map(slot, at, [source], writable=False)
         size = rows * self._layout.token_stride
         fence = self._call(self._driver.copy, self._address(target, page), self._address(slot, at), size)
-        self.guard(target, fence)
-        self.guard(slot, fence)
+        for where, number in ((target, page), (slot, at)):
+            self._guard_page(where, number, fence)
 
     def guard(self, slot: Slot, fence: Fence) -> None:
         """Unmap nothing of a slot before this work is over. Work is queued in order: a later fence stands for all."""
@@ -187,31 +194,44 @@ class Operations:
             raise
         return handle
 
-    def _map_page(self, slot: Slot, page: int, chunk: Chunk, *, writable: bool) -> bool:
-        """Whether the page had to be mapped."""
-        entry, address, size = slot.pages[page], self._address(slot, page), self._layout.chunk_bytes
+    def _clear_the_way(self, slot: Slot, page: int, chunk: Chunk, *, writable: bool) -> None:
+        """Unmap another chunk from the page; and a chunk about to be written from everywhere else: it belongs to its
+        new owner alone, nobody may still read it.
+        """
         if writable:
-            # A chunk about to be written belongs to its new owner alone: nobody may still read it elsewhere.
             for where in [where for where in chunk.mappings if where != (slot, page)]:
                 self.Unmap(*where)
-        if entry is None or entry.chunk is not chunk:
-            self._replace(slot, page, chunk, writable=writable)
-        elif entry.writable != writable:
+        entry = slot.pages[page]
+        if entry is not None and entry.chunk is not chunk:
+            self.Unmap(slot, page)
+
+    def _map_run(self, slot: Slot, run: Sequence[tuple[int, Chunk]], *, writable: bool) -> None:
+        """Chunks at consecutive pages where nothing is mapped, all or none."""
+        self.calls += len(run)
+        handles = [chunk.handle for _, chunk in run]
+        self._driver.map(self._address(slot, run[0][0]), self._layout.chunk_bytes, *handles, writable=writable)
+        for page, chunk in run:
+            slot.pages[page] = Page(chunk, writable)
+            chunk.mappings.append((slot, page))
+        self.mapped += len(run)
+
+    def _make_ready(self, slot: Slot, page: int, *, writable: bool) -> None:
+        """What is mapped at a page allows what is wanted, and holds finite numbers."""
+        entry, address, size = slot.pages[page], self._address(slot, page), self._layout.chunk_bytes
+        assert entry is not None
+        if entry.writable != writable:
             self._call(self._driver.protect, address, size, writable=writable)
             entry.writable = writable
-        if writable and not chunk.cleared:
-            self.guard(slot, self._call(self._driver.clear, address, size))
-            chunk.cleared = True
-        return entry is None or entry.chunk is not chunk
+        if writable and not entry.chunk.cleared:
+            self._guard_page(slot, page, self._call(self._driver.clear, address, size))
+            entry.chunk.cleared = True
 
-    def _replace(self, slot: Slot, page: int, chunk: Chunk, *, writable: bool) -> None:
-        if slot.pages[page] is not None:
-            self.Unmap(slot, page)
-        address = self._address(slot, page)
-        self._call(self._driver.map, address, self._layout.chunk_bytes, chunk.handle, writable=writable)
-        slot.pages[page] = Page(chunk, writable)
-        chunk.mappings.append((slot, page))
-        self.mapped += 1
+    def _guard_page(self, slot: Slot, page: int, fence: Fence) -> None:
+        """Copies wait for the steps that were launched before them: whoever wants another page need not."""
+        entry = slot.pages[page]
+        assert entry is not None
+        if not fence.done():
+            entry.fence = fence
 
     def _address(self, slot: Slot, page: int) -> Address:
         return Address(slot.address + page * self._layout.chunk_bytes)
@@ -246,3 +266,9 @@ class Operations:
         raise OutOfChunks(
             f"all {len(self.pset)} chunks of {self._layout.chunk_tokens} tokens are in use; the limit is {self.limit}"
         )
+
+
+def _runs(places: Sequence[tuple[int, Chunk]]) -> Iterator[list[tuple[int, Chunk]]]:
+    """Places of ascending pages, those that follow one another together."""
+    for _, run in groupby(enumerate(places), lambda each: each[1][0] - each[0]):
+        yield [place for _, place in run]

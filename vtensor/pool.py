@@ -37,10 +37,14 @@ class Chunk:
 
 @dataclass(slots=True)
 class Page:
-    """What is mapped at one chunk's width of addresses."""
+    """What is mapped at one chunk's width of addresses.
+
+    fence: the last copy or clearing that touched these addresses.
+    """
 
     chunk: Chunk
     writable: bool
+    fence: Fence = field(default_factory=Passed)
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +52,7 @@ class Slot:
     """One virtual address (VA) of the longest sequence's length.
 
     pages: what is mapped now, page by page; leftovers of earlier owners included.
-    fence: the last launched work that touched these addresses.
+    fence: the last step, of those that may still be under way, that touched any of these addresses.
     """
 
     index: int

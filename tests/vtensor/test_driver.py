@@ -72,6 +72,18 @@ def test_what_is_written_stays_while_the_handle_is_mapped_nowhere(arena: Arena) 
     assert arena.row(3).eq(3.0).all()
 
 
+def test_several_handles_lie_one_behind_the_other(arena: Arena) -> None:
+    driver, size = arena.driver, arena.size
+    one, two = driver.create(size), driver.create(size)
+    driver.map(arena.at(1), size, one, two, writable=True)
+    arena.row(1).fill_(1.0)
+    arena.row(2).fill_(2.0)
+    driver.unmap(arena.at(1), 2 * size)
+    driver.map(arena.at(4), size, two, one, writable=False)
+    assert arena.row(4).eq(2.0).all()
+    assert arena.row(5).eq(1.0).all()
+
+
 def test_a_read_only_mapping_can_be_made_writable(arena: Arena) -> None:
     driver, size = arena.driver, arena.size
     handle = driver.create(size)

@@ -109,3 +109,20 @@ def test_a_step_that_was_launched_on_a_released_vtensor(manager: Manager, late: 
     manager.release(vtensor, step)
     manager.give_back()
     manager.close()
+
+
+def test_newcomers_in_an_evicted_one_s_place_wait_for_nobody_s_copy(manager: Manager, late: LateDriver) -> None:
+    """Each takes a chunk from the same old conversation, whose slot the one before it was given."""
+    common, old = ids(P + 9), np.concatenate([ids(P + 9), np.arange(9 * P, dtype=np.int32)])
+    manager.prefix_record(manager.create(len(old)), "", old)
+    manager.prefix_record(manager.create(5 * P), "", ids(5 * P) + 100)
+    assert manager.stats().physical_chunks == 16
+    late.catch_up(late._numbers)
+    done = late.finished
+    for newcomer in range(3):
+        prompt = np.append(common, [200 + newcomer, 0]).astype(np.int32)
+        assert manager.prefix_match("", prompt, 2).reuse.copied == 9
+    assert manager.stats().evicted_chunks == 3
+    assert late.finished == done
+    late.catch_up(late._numbers)
+    manager.close()

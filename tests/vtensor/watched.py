@@ -46,12 +46,14 @@ class WatchedDriver:
         assert self.handles.pop(handle) == size
         self._real.release(handle, size)
 
-    def map(self, address: Address, size: int, handle: Handle, *, writable: bool) -> None:
-        self._count("map")
-        assert address not in self.mapped, "mapped over another mapping"
-        assert handle in self.handles, "mapping a handle that is not"
-        self._real.map(address, size, handle, writable=writable)
-        self.mapped[address] = handle
+    def map(self, address: Address, size: int, *handles: Handle, writable: bool) -> None:
+        places = {Address(address + number * size): handle for number, handle in enumerate(handles)}
+        for at, handle in places.items():
+            self._count("map")
+            assert at not in self.mapped, "mapped over another mapping"
+            assert handle in self.handles, "mapping a handle that is not"
+        self._real.map(address, size, *handles, writable=writable)
+        self.mapped |= places
 
     def unmap(self, address: Address, size: int) -> None:
         self.calls.append("unmap")

@@ -61,7 +61,7 @@ class Driver(Protocol):
         ...
 
     def bind_thread(self) -> None:
-        """Called once by the thread that will make the calls."""
+        """Called by a thread that will make calls; cheap."""
         ...
 
     def reserve(self, size: int) -> Address:
@@ -78,14 +78,16 @@ class Driver(Protocol):
         """Give the memory of a handle that is mapped nowhere back to the device."""
         ...
 
-    def map(self, address: Address, size: int, handle: Handle, *, writable: bool) -> None:
-        """Raises OutOfMemory."""
+    def map(self, address: Address, size: int, *handles: Handle, writable: bool) -> None:
+        """Handles of `size` bytes each, one behind the other. Raises OutOfMemory, with none of them mapped."""
         ...
 
-    def unmap(self, address: Address, size: int) -> None: ...
+    def unmap(self, address: Address, size: int) -> None:
+        """All that is mapped there, whole handles."""
+        ...
 
     def protect(self, address: Address, size: int, *, writable: bool) -> None:
-        """Change what one mapped handle allows at this address."""
+        """Change what mapped handles allow at these addresses."""
         ...
 
     def copy(self, target: Address, source: Address, size: int) -> Fence:

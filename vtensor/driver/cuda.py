@@ -102,12 +102,16 @@ class CudaDriver:
     def release(self, handle: Handle, size: int) -> None:
         _checked(cu.cuMemRelease(handle), f"cuMemRelease of {size} bytes")
 
-    def map(self, address: Address, size: int, handle: Handle, *, writable: bool) -> None:
-        _checked(cu.cuMemMap(address, size, 0, handle, 0), f"cuMemMap of {size} bytes")
+    def map(self, address: Address, size: int, *handles: Handle, writable: bool) -> None:
+        mapped = 0
         try:
-            self.protect(address, size, writable=writable)
+            for handle in handles:
+                _checked(cu.cuMemMap(address + mapped, size, 0, handle, 0), f"cuMemMap of {size} bytes")
+                mapped += size
+            self.protect(address, mapped, writable=writable)  # once: it takes longer than all of the others
         except DriverError:
-            self.unmap(address, size)
+            if mapped:
+                self.unmap(address, mapped)
             raise
 
     def unmap(self, address: Address, size: int) -> None:

@@ -86,8 +86,16 @@ class HostDriver:
         self._check(self._libc.fallocate(self._file, punch, handle, size), f"punching a hole of {size} bytes")
         self._holes.setdefault(size, []).append(handle)
 
-    def map(self, address: Address, size: int, handle: Handle, *, writable: bool) -> None:
-        self._mmap(address, size, _protection(writable), MAP_SHARED | MAP_FIXED, self._file, handle)
+    def map(self, address: Address, size: int, *handles: Handle, writable: bool) -> None:
+        mapped, protection = 0, _protection(writable)
+        try:
+            for handle in handles:
+                self._mmap(address + mapped, size, protection, MAP_SHARED | MAP_FIXED, self._file, handle)
+                mapped += size
+        except DriverError:
+            if mapped:
+                self.unmap(address, mapped)
+            raise
 
     def unmap(self, address: Address, size: int) -> None:
         # A fresh PROT_NONE mapping over the old one: munmap would leave a gap that anybody's mmap could take.
