@@ -52,9 +52,8 @@ class SessionManager:
         SessionBusy when too many already wait, StoreError, and ValueError for text that is not valid Unicode.
         """
         async with self._gate.enter((tenant, session)), self._alone(tenant, session) as fence:
-            found = await self._store.session(tenant, session, self._clock())
-            conversation = found or self._begin(tenant, session)
-            chain = await self._store.chain(conversation.leaf) if conversation.leaf else []
+            found = await self._store.opened(tenant, session, self._clock())
+            conversation, chain = found or (self._begin(tenant, session), [])
             yield self._turn(conversation, chain, messages, partial(self._store.advance, fence=fence))
 
     @asynccontextmanager
@@ -72,8 +71,7 @@ class SessionManager:
         instructions: a system message before all others, in this turn's prompt only.
         stored: False leaves nothing of the turn.
         """
-        async with self._held(tenant, conversation, wait=True) as (now, fence):
-            chain = await self._store.chain(now.leaf) if now.leaf else []
+        async with self._held(tenant, conversation, wait=True) as (now, chain, fence):
             write = partial(self._store.advance, fence=fence) if stored else leave_nothing
             yield self._turn(now, chain, messages, write, instructions)
 
@@ -95,9 +93,9 @@ class SessionManager:
         one that was hidden and is not the leaf, is NotFound.
         wait: False raises SessionBusy at once where a turn runs, in whatever process.
         """
-        async with self._held(tenant, conversation, wait=wait) as (now, fence):
-            chain = await self._path(now, parent)
-            yield self._turn(now, chain, messages, partial(self._store.advance, fence=fence), instructions)
+        async with self._held(tenant, conversation, wait=wait) as (now, chain, fence):
+            path = await self._path(now, chain, parent)
+            yield self._turn(now, path, messages, partial(self._store.advance, fence=fence), instructions)
 
     async def running(self, tenant: str, conversations: Iterable[Conversation]) -> set[str]:
         """The ids of those in which a turn runs just now, or waits to, in whatever process. Waits for nobody."""
@@ -129,25 +127,35 @@ class SessionManager:
             yield self._turn(conversation, await self._store.chain(parent), messages, write, instructions)
 
     @asynccontextmanager
-    async def _held(self, tenant: str, conversation: str, *, wait: bool) -> AsyncIterator[tuple[Conversation, int]]:
-        """A conversation as it is while nobody else may move its leaf, and the fence to save with."""
+    async def _held(
+        self, tenant: str, conversation: str, *, wait: bool
+    ) -> AsyncIterator[tuple[Conversation, list[Turn], int]]:
+        """A conversation as it is while nobody else may move its leaf, its turns from the root to that leaf, and the
+        fence to save with.
+        """
         session = (await self.catalogue.conversation(tenant, conversation)).session
         assert session is not None, "the catalogue shows only what has a name"
         async with (
             self._gate.enter((tenant, session), wait=wait),
             self._store.holds.alone(session_hold(tenant, session), wait=wait) as fence,
         ):
-            yield await self.catalogue.conversation(tenant, conversation), fence
+            found = await self._store.opened(tenant, session, self._clock())
+            if found is None or found[0].id != conversation:
+                raise NotFound("the conversation was deleted while its turn waited")
+            yield *found, fence
 
-    async def _path(self, conversation: Conversation, parent: str | None) -> list[Turn]:
-        """From the conversation's beginning to a turn that can be gone on from."""
+    async def _path(self, conversation: Conversation, chain: list[Turn], parent: str | None) -> list[Turn]:
+        """From the conversation's beginning to a turn that can be gone on from.
+
+        chain: from there to its leaf.
+        """
         if parent is None:
-            first = (await self._store.chain(conversation.leaf))[:1] if conversation.leaf else []
-            return first if first and first[0].answer is None else []
-        if parent != conversation.leaf:
-            found = await self._store.turn(conversation.tenant, parent)
-            if found is None or found.conversation != conversation.id:
-                raise NotFound("there is no such turn in the conversation")
+            return chain[:1] if chain and chain[0].answer is None else []
+        if parent == conversation.leaf:
+            return chain
+        found = await self._store.turn(conversation.tenant, parent)
+        if found is None or found.conversation != conversation.id:
+            raise NotFound("there is no such turn in the conversation")
         return await self._store.chain(parent)
 
     async def _visible(self, tenant: str, turn: str) -> Turn:

@@ -83,10 +83,20 @@ class RedisStore:
 
     async def session(self, tenant: str, session: str, now: float) -> Conversation | None:
         del now  # sessions do not expire here
-        found = conversation_from_fields(await self._reads.call(scripts.SESSION, tenant, session))
-        if found is not None and (found.tenant, found.session) != (tenant, session):
-            raise BadRecord(f"conversation {found.id} is not that of the session asked for")
-        return found
+        return _of_session(
+            conversation_from_fields(await self._reads.call(scripts.SESSION, tenant, session)), tenant, session
+        )
+
+    async def opened(self, tenant: str, session: str, now: float) -> tuple[Conversation, list[Turn]] | None:
+        del now
+        fields, records = await self._reads.call(scripts.OPENED, tenant, session)
+        found = _of_session(conversation_from_fields(fields), tenant, session)
+        if found is None:
+            return None
+        turns = chain_from_records(records)
+        if found.leaf:
+            check_chain(turns, found.leaf)
+        return found, turns
 
     async def conversations(self, tenant: str, after: str | None, limit: int) -> list[Conversation]:
         found = await self._reads.call(scripts.CONVERSATIONS, "named", tenant, after or "", limit)
@@ -211,6 +221,12 @@ class RedisStore:
         if outcome not in (b"saved", b"same"):
             said = REFUSED[outcome.decode()]
             raise TurnConflict(said.format(turn=turn.id, conversation=conversation.id, leaf=conversation.leaf))
+
+
+def _of_session(found: Conversation | None, tenant: str, session: str) -> Conversation | None:
+    if found is not None and (found.tenant, found.session) != (tenant, session):
+        raise BadRecord(f"conversation {found.id} is not that of the session asked for")
+    return found
 
 
 def _listed(found: Sequence[Sequence[bytes]] | None) -> list[Conversation]:

@@ -148,6 +148,17 @@ end
 
 CHAIN = script(WALK + "return chain(ARGV[1])  -- a turn -> the records from it to its root")
 
+OPENED = script(
+    WALK
+    + """
+-- ARGV: tenant, session -> its conversation's fields and values, and the records from its leaf to its root
+local id = call('GET', P .. 's:' .. of(ARGV[1], ARGV[2]))
+if not id then return {{}, {}} end
+local leaf = call('HGET', P .. 'c:' .. id, 'leaf')
+return {call('HGETALL', P .. 'c:' .. id), leaf and chain(leaf) or {}}
+"""
+)
+
 FIND = script(
     WALK
     + """

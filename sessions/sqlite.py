@@ -60,6 +60,10 @@ class SqliteStore:
         del now  # sessions do not expire here, and an opening that only reads waits for no writer
         return await self._reader.run(reads.session, tenant, session)
 
+    async def opened(self, tenant: str, session: str, now: float) -> tuple[Conversation, list[Turn]] | None:
+        del now
+        return await self._reader.run(reads.opened, tenant, session)
+
     async def conversations(self, tenant: str, after: str | None, limit: int) -> list[Conversation]:
         return await self._reader.run(reads.conversations, tenant, after, limit)
 

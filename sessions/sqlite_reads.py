@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from sessions.chains import check_chain
 from sessions.rows import CONVERSATION_COLUMNS, TURN_COLUMNS, Row, conversation_from_row, turn_from_row
@@ -66,6 +66,22 @@ def conversation(connection: sqlite3.Connection, name: str) -> Conversation | No
 
 def session(connection: sqlite3.Connection, tenant: str, name: str) -> Conversation | None:
     return next(map(conversation_from_row, rows(connection, SESSION, tenant, name)), None)
+
+
+def opened(connection: sqlite3.Connection, tenant: str, name: str) -> tuple[Conversation, list[Turn]] | None:
+    with one_moment(connection):
+        found = session(connection, tenant, name)
+        return None if found is None else (found, chain(connection, found.leaf) if found.leaf else [])
+
+
+@contextlib.contextmanager
+def one_moment(connection: sqlite3.Connection) -> Iterator[None]:
+    """All that is read in the block is as it was at its first read."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("COMMIT")
 
 
 def conversations(connection: sqlite3.Connection, tenant: str, after: str | None, limit: int) -> list[Conversation]:

@@ -108,6 +108,9 @@ class Store(Protocol):
         notes that it is in use now.
         """
 
+    async def opened(self, tenant: str, session: str, now: float) -> tuple[Conversation, list[Turn]] | None:
+        """Like `session`, with the turns from the root to its leaf, all as they are at one moment."""
+
     async def chain(self, turn: str) -> list[Turn]:
         """The turns from the root to this one. Raises NotFound."""
 

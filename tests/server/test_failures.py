@@ -102,7 +102,7 @@ async def test_a_store_that_cannot_be_read_is_a_503_and_asks_nothing(
     async def fail(*_args: object) -> None:
         raise StoreUnavailable("locked")
 
-    monkeypatch.setattr(server.parts.store, "session", fail)
+    monkeypatch.setattr(server.parts.store, "opened", fail)
     response = await server.http().post("/v1/chat/completions", json=HELLO | {"session_id": "s"})
     assert response.status_code == 503
     assert server.engine.streams == []

@@ -53,9 +53,20 @@ async def test_a_turn_continues_a_turn_of_its_own_conversation_only(store: Store
         await store.add(conversation(), turn("z", "z"))
 
 
+async def test_a_session_is_opened_with_all_turns_up_to_its_leaf(store: Store) -> None:
+    await store.advance(conversation(), turn("x"))
+    await store.advance(conversation(leaf="x"), turn("y", "x"))
+    await store.add(conversation(leaf="y"), turn("branch", "x"))
+    opened = await store.opened("t", "s", 9.0)
+    assert opened is not None
+    assert opened[0] == await store.session("t", "s", 9.0)
+    assert opened[1] == await store.chain("y")
+
+
 async def test_what_is_not_there_is_said_to_be_not_there(store: Store) -> None:
     assert await store.conversation("c") is None
     assert await store.session("t", "s", 1.0) is None
+    assert await store.opened("t", "s", 1.0) is None
     assert await store.find("t", [b"x"]) == []
     with pytest.raises(NotFound, match="no turn x"):
         await store.chain("x")
