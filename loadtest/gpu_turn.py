@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ NEW_ROWS = 64
 ANSWER = 4
 STREAM = 4_000
 """Tokens that a stream among others has before it: more than it gets to."""
+THINKING = 0.01
+"""Seconds before a turn: its client has read the answer before, and what follows an answer is done by then."""
 OFF_THE_EDGE = 37
 """A branch begins so many tokens before the history's end: inside a chunk, whose used rows are copied."""
 WANTED = {"takeover_over_same_step": 1.1, "branch_more_ms": 8.0}
@@ -90,10 +93,14 @@ class Turns:
         past = first = self.begin(history)
         before = self._watch.stats()
         taken: list[float] = []
+        branched: list[float] = []
         for _ in range(self._size.rounds + 1):
+            time.sleep(THINKING)
             seconds, past = self.take_over(past)
             taken.append(seconds)
-        branched = [self.branch(first, history) for _ in range(self._size.rounds + 1)]
+        for _ in range(self._size.rounds + 1):
+            time.sleep(THINKING)
+            branched.append(self.branch(first, history))
         check(before, self._watch.stats(), self._size.rounds + 1)
         self._watch.flush()
         takeover, branch = statistics.median(taken[1:]), statistics.median(branched[1:])

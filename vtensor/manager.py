@@ -1,7 +1,6 @@
 """vTensor Manager: Create, Extend, PrefixRecord, PrefixMatch and Release (vTensor paper, section 5.4).
 
-Everything here happens in one thread (see mapper.py), the bookkeeping and the driver's calls. Each act is all or
-nothing.
+One act happens at a time (see mapper.py), its bookkeeping and its driver calls. Each is all or nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Manager:
         self._counts = Counts()
 
     def bind_thread(self) -> None:
-        """Called once by the thread that will do the acts."""
+        """Called by a thread that will do acts."""
         self._operations.driver.bind_thread()
 
     @property

@@ -1,7 +1,8 @@
-"""The mapper: the one thread that owns the memory and makes every driver call, ahead of the computation.
+"""The mapper: the thread that does the memory's acts and makes its driver calls, ahead of the computation.
 
 Others hand it acts and go on. What is urgent, a running vTensor that will soon need rows, is done before what waits in
-the queue; for the rest the queue's order is the order of the calls, so an act that follows a release sees it done.
+the queue; for the rest the queue's order is the order of the calls, so an act that follows a release sees it done. One
+act is done at a time: by the mapper's thread, or by a caller who has nothing better to do while that one is idle.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from vtensor.driver.base import OutOfMemory
@@ -38,6 +40,7 @@ class Mapper:
         self._wanted: dict[VTensor, int] = {}
         self._starved: set[VTensor] = set()
         self._wake = threading.Condition()
+        self._acting = False
         self._closing = False
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="mapper")
         self._running = self._executor.submit(self._run)
@@ -51,6 +54,22 @@ class Mapper:
             return act(self._manager)
 
         return self._queue(work)
+
+    def at_once(self, act: Callable[[Manager], T]) -> Future[T]:
+        """Like `submit`, but done already where nothing else is to be done: two hand-overs between threads less."""
+        with self._wake:
+            self.check()
+            if self._acting or self._wanted or self._acts:
+                return self.submit(act)
+            self._acting = True
+        future: Future[T] = Future()
+        try:
+            self._manager.bind_thread()
+            self._note_work()
+            self._perform(partial(act, self._manager), future)
+        finally:
+            self._acted()
+        return future
 
     def look(self, act: Callable[[Manager], T]) -> Future[T]:
         """Like `submit`, for an act that changes nothing: memory that is only watched is as idle as before."""
@@ -122,24 +141,34 @@ class Mapper:
     def _next(self) -> bool:
         """One extension, else one act, else wait; False when there will be no more."""
         with self._wake:
-            while not self._wanted and not self._acts:
-                if self._closing:
-                    return False
+            while self._acting or not (self._wanted or self._acts):
                 left = self._idle_from - time.monotonic()
-                if left <= 0:
+                if not self._acting and self._closing:
+                    return False
+                if not self._acting and left <= 0:
                     break
-                self._wake.wait(left)
+                self._wake.wait(self._idle_after if self._acting else left)
             urgent = next(iter(self._wanted.items()), None)
             waiting = self._acts.popleft() if urgent is None and self._acts else None
-        if urgent is not None:
-            self._extend(*urgent)
-        elif waiting is not None:
-            self._perform(*waiting)
-        else:
-            self._manager.give_back()
-            self._note_work()
-        self._expire()
+            self._acting = True
+        try:
+            if urgent is not None:
+                self._extend(*urgent)
+            elif waiting is not None:
+                self._perform(*waiting)
+            else:
+                self._manager.give_back()
+                self._note_work()
+            self._expire()
+        finally:
+            self._acted()
         return True
+
+    def _acted(self) -> None:
+        with self._wake:
+            self._acting = False
+            if self._acts or self._wanted or self._closing:
+                self._wake.notify_all()  # the mapper's thread may wait for its turn
 
     def _extend(self, vtensor: VTensor, rows: int) -> None:
         self._note_work()

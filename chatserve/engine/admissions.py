@@ -49,15 +49,18 @@ class Admissions:
         """Somebody gave memory up, or will before the next question."""
         self._releases += 1
 
-    def ask(self) -> None:
-        """Ask for everyone who may start now, unless that is under way or of no use."""
+    def ask(self, *, at_once: bool) -> None:
+        """Ask for everyone who may start now, unless that is under way or of no use.
+
+        at_once: nothing computes, so nobody minds if the answer is found before this returns.
+        """
         chosen = [] if self.pending or self.short else self._scheduler.admissible(AT_ONCE)
         if not chosen:
             return
         for request in chosen:
             self._scheduler.remove(request)
             request.status = Status.ADMITTED
-        answer = self._memory.admit(chosen, headroom=len(self._scheduler.running))
+        answer = self._memory.admit(chosen, headroom=len(self._scheduler.running), at_once=at_once)
         self._question = Question(chosen, answer, self._releases)
         answer.add_done_callback(lambda _: self._wake())
 

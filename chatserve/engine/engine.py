@@ -141,14 +141,15 @@ class Engine:
         if self._flights and self._answers.untold:
             self._wake()  # for the rest, which can wait: the device is busy, and whoever reads is not
             return self._answers.tell()
-        self._admissions.ask()
+        self._admissions.ask(at_once=not self._flights)
+        self._take_admissions()
         while len(self._flights) < self._depth and self._launch():
             pass
         if self._flights and not self._prepared:
             self._prepare()
         if self._admissions.short:
             self._reclaim()
-        self._admissions.ask()  # also for whoever was just preempted: nothing else may be left to do
+        self._admissions.ask(at_once=False)  # also for whoever was just preempted: nothing else may be left to do
         return self._answers.tell()
 
     def running(self) -> Sequence[Request]:
@@ -263,7 +264,7 @@ class Engine:
                 if self._flights:
                     return False
                 self._preempt(victim)
-                self._admissions.ask()
+                self._admissions.ask(at_once=False)
         return True
 
     def _preempt(self, request: Request) -> None:

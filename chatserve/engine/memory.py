@@ -65,15 +65,16 @@ class Memory:
         self._ahead = ahead
         self._share_from = share_from
 
-    def admit(self, requests: Sequence[Request], *, headroom: int) -> Future[list[Admission]]:
+    def admit(self, requests: Sequence[Request], *, headroom: int, at_once: bool) -> Future[list[Admission]]:
         """PrefixMatch or Create for each in turn, up to the first there is no memory for: its error ends the list.
         Whoever could share what one before it has to compute is passed over.
 
-        headroom: chunks that must be left to get after each.
+        headroom: chunks that must be left to get after each.  at_once: in this thread, if the mapper is idle.
         """
         wanted = [self._wanted(request) for request in requests]
         leaders = Leaders(self._share_from)
-        return self._mapper.submit(lambda manager: _admit_all(manager, wanted, leaders, self._first_rows, headroom))
+        do = self._mapper.at_once if at_once else self._mapper.submit
+        return do(lambda manager: _admit_all(manager, wanted, leaders, self._first_rows, headroom))
 
     def _wanted(self, request: Request) -> Wanted:
         most_rows = min(request.known + self._ahead, request.most_rows)

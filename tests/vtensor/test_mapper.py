@@ -1,10 +1,11 @@
-"""The mapper: every driver call in one thread, extensions before what waits, order kept for the rest."""
+"""The mapper: one act at a time, extensions before what waits, order kept for the rest."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -29,10 +30,10 @@ class SlowDriver(WatchedDriver):
         self.gate.set()
         self.threads: set[str] = set()
 
-    def map(self, address: Address, size: int, handle: Handle, *, writable: bool) -> None:
+    def map(self, address: Address, size: int, *handles: Handle, writable: bool) -> None:
         self.gate.wait(10)
         self.threads.add(threading.current_thread().name)
-        super().map(address, size, handle, writable=writable)
+        super().map(address, size, *handles, writable=writable)
 
 
 @pytest.fixture
@@ -85,6 +86,55 @@ def test_an_extension_goes_before_acts_that_wait(mapper: Mapper, slow: SlowDrive
     slow.gate.set()
     assert seen.result(10) == 2 * P
     assert first.result(10).rows == P
+
+
+def test_a_caller_with_nothing_better_to_do_acts_itself_while_the_mapper_is_idle(
+    mapper: Mapper, slow: SlowDriver
+) -> None:
+    done = mapper.at_once(lambda manager: manager.create(P))
+    assert done.done()
+    assert done.result().rows == P
+    assert slow.threads == {threading.current_thread().name}
+
+
+def test_a_caller_with_nothing_better_to_do_overtakes_nobody(mapper: Mapper, slow: SlowDriver) -> None:
+    vtensor = mapper.at_once(lambda manager: manager.create(P)).result()
+    slow.gate.clear()
+    mapper.submit(lambda manager: manager.extend(vtensor, 2 * P))
+    seen = mapper.at_once(lambda _: vtensor.rows)
+    assert not seen.done()
+    slow.gate.set()
+    assert seen.result(10) == 2 * P
+
+
+def test_an_act_at_once_that_fails_leaves_the_turn_to_others(make_mapper: Callable[..., Mapper]) -> None:
+    mapper = make_mapper(limit=1)
+    with pytest.raises(OutOfChunks):
+        mapper.at_once(lambda manager: manager.create(2 * P)).result()
+    assert mapper.submit(lambda manager: manager.create(P)).result(10).rows == P
+
+
+def test_one_act_at_a_time_whoever_does_it(mapper: Mapper) -> None:
+    """Acts by two callers and the mapper: none begins before another has ended."""
+    under_way, together = 0, []
+
+    def act(_: Manager) -> None:
+        nonlocal under_way
+        under_way += 1
+        together.append(under_way)
+        time.sleep(0.0005)
+        under_way -= 1
+
+    def call(do: Callable[[Callable[[Manager], None]], Future[None]]) -> None:
+        for _ in range(40):
+            do(act).result(10)
+
+    callers = [threading.Thread(target=call, args=(do,)) for do in (mapper.at_once, mapper.submit, mapper.at_once)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(30)
+    assert together == [1] * 120
 
 
 def test_acts_see_those_submitted_before(mapper: Mapper) -> None:
