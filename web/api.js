@@ -57,7 +57,8 @@ export class Api {
       const headers = new Headers();
       if (more.body) headers.set("content-type", "application/json");
       if (key) headers.set("authorization", `Bearer ${key}`);
-      const response = await fetch(path, { ...more, method, headers, credentials: "omit" }).catch((error) => {
+      // Past the browser's cache: there a request waits for another one of the same address, for up to 20 s.
+      const response = await fetch(path, { ...more, method, headers, credentials: "omit", cache: "no-store" }).catch((error) => {
         if (error.name === "AbortError") throw error;
         throw new Problem(0, { message: text.offline });
       });

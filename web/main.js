@@ -155,15 +155,15 @@ class Page {
       changed: () => this.changed(),
     });
     this.open = open;
-    let running = /** @type {string | null} */ (null);
+    let announced = /** @type {string | null} */ (null);
     open.store.watch((state) => {
       if (this.open !== open) return;
       this.chat.show(state);
       this.composer.set(state.running !== null, state.stopping || state.elsewhere);
       showLink(state.link);
       this.head();
-      if (state.running !== running && state.running) say(text.saidAnswering);
-      running = state.running;
+      if (state.running && state.running !== announced) say(text.saidAnswering);
+      announced = state.running ?? announced; // a stale word that nothing runs may come between
     });
     open.open(fresh);
     this.chat.show(open.state);

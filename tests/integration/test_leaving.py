@@ -38,7 +38,7 @@ async def test_answers_finish_or_are_cut_at_the_limit_and_saved_and_a_second_sig
         await stalled.post(CHAT, ENDLESS | {"max_tokens": 400})
         await until(lambda: server.stats()["generated_tokens"] == 400, 20)
         live = await opened(server, 4)
-        (short,) = await opened(server, 1, max_tokens=40)
+        (short,) = await opened(server, 1, max_tokens=150)
         queued = await opened(server, 3, session_id=None)
         await until(lambda: server.stats()["waiting"] == 3)
         first = [await client.chunk() for client in live]

@@ -21,7 +21,6 @@ from tests.page.tab import Tab, begin, following, say, tree
 pytestmark = pytest.mark.model
 
 TABS = 6
-"""Enough that each process has some: the system deals connections out as it likes."""
 GREEDY = {"temperature": 0, "max_output_tokens": 8}
 LONG = {"temperature": 0, "max_output_tokens": 2000}
 
@@ -43,12 +42,16 @@ async def client(server: Serving) -> AsyncIterator[httpx.AsyncClient]:
 
 @asynccontextmanager
 async def tabs(server: Serving, name: str) -> AsyncIterator[list[Tab]]:
-    """Each over a connection of its own."""
+    """Each over a connection of its own; so many, or more until each process has one: the system deals connections out
+    as it likes.
+    """
     async with AsyncExitStack() as open_tabs:
-        found = []
-        for _ in range(TABS):
+        found, makers = [], set[int]()
+        while len(found) < TABS or makers != set(server.worker_pids()):
             http = await open_tabs.enter_async_context(client(server))
             found.append(await open_tabs.enter_async_context(following(http, name)))
+            makers.add(maker(server, http))
+            await asyncio.sleep(0.02)  # one that was killed is not back at once
         yield found
 
 
@@ -135,6 +138,6 @@ async def test_a_server_that_leaves_tells_every_page(crew: Serving) -> None:
             for tab in found:
                 await tab.until_ended()
             failed = [tab.last("error")["error"]["code"] for tab in found if "error" in tab.kinds()]
-            assert failed
+            assert failed, [tab.kinds()[-6:] for tab in found]
             assert set(failed) == {"draining"}
     assert await asyncio.to_thread(crew.process.wait, 20) == 0

@@ -344,7 +344,7 @@ def test_a_tree_that_was_read_before_the_end_and_comes_after_it_forgets_nothing(
     while script.late_tree is not None:
         tab.page.wait_for_timeout(10)
     hold.set()
-    expect(tab.answer).to_have_text("Start and end.")
+    expect(tab.answer).to_have_text("Start and end.", timeout=10_000)  # what hangs holds up nothing that is asked later
     with tab.page.expect_response(lambda response: response.url.endswith(talk.id)):
         late.set()
     tab.page.wait_for_timeout(200)
