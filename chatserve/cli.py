@@ -233,6 +233,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:2] == ["bench", "report"]:  # what stands after `bench` is a URL otherwise
         given[:2] = ["bench-report"]
     options = vars(parser().parse_args(given))
+    # Texts are encoded one by one: the threads that the tokenizers' library wakes for each have nothing to do.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     command = import_module(f"chatserve.commands.{options.pop('command').replace('-', '_')}")
     try:
         status: int = command.run(**options)

@@ -113,7 +113,7 @@ def one_worker(
 def _start(start: WorkerStart, endpoint: str, profile: Path | None) -> subprocess.Popen[bytes]:
     profiled = ["-m", "cProfile", "-o", str(profile)] if profile else []
     process = subprocess.Popen(
-        [sys.executable, *profiled, "-m", "chatserve.commands.worker"],
+        ["env", "TOKENIZERS_PARALLELISM=false", sys.executable, *profiled, "-m", "chatserve.commands.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         pass_fds=(start.listening, start.tally, start.meters),
