@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Sequence
@@ -58,6 +59,7 @@ class Bench:
         model = self.worker.submit(load, str(folder)).result()
         self.model = model
         self.engine, _ = build_engine(model, settings, self.woken.set, self.worker)
+        gc.freeze()  # as the engine's own process does
         self._ids = iter(range(1 << 40))
 
     def __enter__(self) -> Self:

@@ -6,6 +6,7 @@ at once: messages, the end of a step or of an admission, and the end of its pare
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -126,6 +127,7 @@ def run_engine(start: Start) -> None:
     wake = Wake()
     with capture_progress(sys.stderr) as progress:
         engine, limits = build_engine(model, settings, wake.ring, worker, progress)
+    gc.freeze()  # what was loaded stays: looking through all of it again would hold every stream up for 0.1 s
     try:
         serve(engine, wire, wake, Ready(spec=model.spec, limits=limits), parent=sys.stdin.fileno())
     finally:
