@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,16 +17,12 @@ from typing import Any
 import httpx
 from openai import OpenAI
 
+from loadtest.server import free_port
+
 START_SECONDS = 90.0
 CHAT = "/v1/chat/completions"
 WIDE = "wide" * 512
 """A model's name. Every event repeats it, so that a reader who takes nothing is felt after a hundred of them."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until(true: Callable[[], bool], seconds: float = 5.0) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from loadtest.server import free_port
 from tests.integration.recital import Recital
-from tests.integration.serving import CHAT, Serving, free_port, gone, serving, start, told_by, wait_until
+from tests.integration.serving import CHAT, Serving, gone, serving, start, told_by, wait_until
 from tests.server.wire_client import WireClient
 
 pytestmark = pytest.mark.model

@@ -24,7 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from chatserve.page.markdown import render
-from tests.integration.serving import free_port
+from loadtest.server import free_port
 
 WEB = Path(__file__).parents[2] / "web"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
