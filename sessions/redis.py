@@ -93,10 +93,7 @@ class RedisStore:
         found = _of_session(conversation_from_fields(fields), tenant, session)
         if found is None:
             return None
-        turns = chain_from_records(records)
-        if found.leaf:
-            check_chain(turns, found.leaf)
-        return found, turns
+        return found, _chain(records, found.leaf) if found.leaf else []
 
     async def conversations(self, tenant: str, after: str | None, limit: int) -> list[Conversation]:
         found = await self._reads.call(scripts.CONVERSATIONS, "named", tenant, after or "", limit)
@@ -121,11 +118,7 @@ class RedisStore:
         return found
 
     async def chain(self, turn: str) -> list[Turn]:
-        turns = chain_from_records(await self._reads.call(scripts.CHAIN, turn))
-        if not turns:
-            raise NotFound(f"there is no turn {turn}")
-        check_chain(turns, turn)
-        return turns
+        return _chain(await self._reads.call(scripts.CHAIN, turn), turn)
 
     async def find(self, tenant: str, digests: Sequence[bytes]) -> list[Turn]:
         if not digests:
@@ -221,6 +214,14 @@ class RedisStore:
         if outcome not in (b"saved", b"same"):
             said = REFUSED[outcome.decode()]
             raise TurnConflict(said.format(turn=turn.id, conversation=conversation.id, leaf=conversation.leaf))
+
+
+def _chain(records: Sequence[bytes], leaf: str) -> list[Turn]:
+    turns = chain_from_records(records)
+    if not turns:
+        raise NotFound(f"there is no turn {leaf}")
+    check_chain(turns, leaf)
+    return turns
 
 
 def _of_session(found: Conversation | None, tenant: str, session: str) -> Conversation | None:

@@ -81,7 +81,8 @@ def one_moment(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     finally:
-        connection.execute("COMMIT")
+        if connection.in_transaction:  # a disk that fails has ended it
+            connection.execute("COMMIT")
 
 
 def conversations(connection: sqlite3.Connection, tenant: str, after: str | None, limit: int) -> list[Conversation]:

@@ -52,7 +52,7 @@ class Admissions:
     def ask(self, *, at_once: bool) -> None:
         """Ask for everyone who may start now, unless that is under way or of no use.
 
-        at_once: nothing computes, so nobody minds if the answer is found before this returns.
+        at_once: nobody runs, so nobody minds if the answer is found before this returns.
         """
         chosen = [] if self.pending or self.short else self._scheduler.admissible(AT_ONCE)
         if not chosen:

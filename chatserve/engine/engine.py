@@ -141,7 +141,7 @@ class Engine:
         if self._flights and self._answers.untold:
             self._wake()  # for the rest, which can wait: the device is busy, and whoever reads is not
             return self._answers.tell()
-        self._admissions.ask(at_once=not self._flights)
+        self._admissions.ask(at_once=not (self._flights or self._scheduler.running))
         self._take_admissions()
         while len(self._flights) < self._depth and self._launch():
             pass

@@ -29,12 +29,13 @@ Admission = Admitted | MemoryError | OutOfMemory | None
 class Wanted:
     """What an admission asks for, taken from the request so that another thread may read it.
 
-    prompt: all tokens that are known.
+    prompt: as it was asked.  tokens: all that are known.
     most_rows: to have mapped at first: those of the tokens there are, and a few of those that will come.
     """
 
     tenant: str
     prompt: Tokens
+    tokens: Tokens
     most_rows: int
     reuse: bool
     place: tuple[int, int]
@@ -78,7 +79,8 @@ class Memory:
 
     def _wanted(self, request: Request) -> Wanted:
         most_rows = min(request.known + self._ahead, request.most_rows)
-        return Wanted(request.tenant, request.tokens(0, request.known), most_rows, request.reuse, request.place)
+        tokens = request.tokens(0, request.known)
+        return Wanted(request.tenant, request.prompt, tokens, most_rows, request.reuse, request.place)
 
     def extend_ahead(self, request: Request, end: int, next_count: int) -> None:
         """Extend: the rows of a step that ends at row `end`, of the `next_count` rows after it, and a few more."""
@@ -195,7 +197,7 @@ def _admit_all(
 
 def _admit(manager: Manager, want: Wanted, first_rows: int, headroom: int) -> Admitted:
     if want.reuse:
-        return manager.prefix_match(want.tenant, want.prompt, first_rows, most_rows=want.most_rows, headroom=headroom)
+        return manager.prefix_match(want.tenant, want.tokens, first_rows, most_rows=want.most_rows, headroom=headroom)
     vtensor = manager.create(min(first_rows, want.most_rows), headroom=headroom)
     return Admitted(vtensor, Origin.CREATED, Reuse(stop=Stop(0, Why.REUSE_OFF)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from chatserve.engine.messages import EngineStats, Generate
 from chatserve.model.sampling import SamplingParams
 from tests.engine.lab import CHUNK, VOCABULARY, Lab, ids
+from vtensor.mapper import Mapper
 
 P = CHUNK
 
@@ -232,3 +234,20 @@ def test_numbers_that_go_wrong_fail_their_request_and_are_never_shared(lab: Lab)
     again = lab.answer("well", ids(2 * P, 3), max_tokens=4)
     assert (again.finish, again.cached) == ("length", 0)
     assert lab.answer("after", ids(P), max_tokens=2).tokens == before.tokens
+
+
+def test_who_runs_never_waits_for_another_s_admission(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine's own thread admits only while nobody runs."""
+    lab.ask("running", ids(9), max_tokens=40)
+    lab.run(until=lambda: len(lab.answers["running"].tokens) > 2)
+
+    def refuse(*_: object) -> NoReturn:
+        raise AssertionError("admitted while somebody waits for a step")
+
+    monkeypatch.setattr(Mapper, "at_once", refuse)
+    for number in range(3):
+        lab.ask(str(number), ids(9, number + 1), max_tokens=4)
+    lab.run(until=lambda: len(lab.answers["2"].tokens) == 4)
+    assert len(lab.answers["running"].tokens) < 40
+    monkeypatch.undo()
+    lab.run()
