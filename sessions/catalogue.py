@@ -169,7 +169,7 @@ class Catalogue:
 
     async def session_ids(self, tenant: str, session: str) -> KnownIds:
         """Likewise, of the conversation that a client gave this name."""
-        found = await self._store.session(tenant, session, self._clock())
+        found = await self._store.session(tenant, session)
         if found is None:
             raise NotFound("there is no such session")
         return await self._ids(found.id, found.leaf)

@@ -52,7 +52,7 @@ class SessionManager:
         SessionBusy when too many already wait, StoreError, and ValueError for text that is not valid Unicode.
         """
         async with self._gate.enter((tenant, session)), self._alone(tenant, session) as fence:
-            found = await self._store.opened(tenant, session, self._clock())
+            found = await self._store.opened(tenant, session)
             conversation, chain = found or (self._begin(tenant, session), [])
             yield self._turn(conversation, chain, messages, partial(self._store.advance, fence=fence))
 
@@ -139,7 +139,7 @@ class SessionManager:
             self._gate.enter((tenant, session), wait=wait),
             self._store.holds.alone(session_hold(tenant, session), wait=wait) as fence,
         ):
-            found = await self._store.opened(tenant, session, self._clock())
+            found = await self._store.opened(tenant, session)
             if found is None or found[0].id != conversation:
                 raise NotFound("the conversation was deleted while its turn waited")
             yield *found, fence

@@ -81,14 +81,12 @@ class RedisStore:
             raise BadRecord(f"conversation {conversation} was asked for, {found.id} was found")
         return found
 
-    async def session(self, tenant: str, session: str, now: float) -> Conversation | None:
-        del now  # sessions do not expire here
+    async def session(self, tenant: str, session: str) -> Conversation | None:
         return _of_session(
             conversation_from_fields(await self._reads.call(scripts.SESSION, tenant, session)), tenant, session
         )
 
-    async def opened(self, tenant: str, session: str, now: float) -> tuple[Conversation, list[Turn]] | None:
-        del now
+    async def opened(self, tenant: str, session: str) -> tuple[Conversation, list[Turn]] | None:
         fields, records = await self._reads.call(scripts.OPENED, tenant, session)
         found = _of_session(conversation_from_fields(fields), tenant, session)
         if found is None:

@@ -56,12 +56,10 @@ class SqliteStore:
     async def conversation(self, conversation: str) -> Conversation | None:
         return await self._reader.run(reads.conversation, conversation)
 
-    async def session(self, tenant: str, session: str, now: float) -> Conversation | None:
-        del now  # sessions do not expire here, and an opening that only reads waits for no writer
+    async def session(self, tenant: str, session: str) -> Conversation | None:
         return await self._reader.run(reads.session, tenant, session)
 
-    async def opened(self, tenant: str, session: str, now: float) -> tuple[Conversation, list[Turn]] | None:
-        del now
+    async def opened(self, tenant: str, session: str) -> tuple[Conversation, list[Turn]] | None:
         return await self._reader.run(reads.opened, tenant, session)
 
     async def conversations(self, tenant: str, after: str | None, limit: int) -> list[Conversation]:

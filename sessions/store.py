@@ -103,12 +103,10 @@ class Store(Protocol):
     async def conversation(self, conversation: str) -> Conversation | None:
         """The conversation of this id; None when there is none."""
 
-    async def session(self, tenant: str, session: str, now: float) -> Conversation | None:
-        """The conversation that a client gave this name; None when there is none. A store whose sessions expire
-        notes that it is in use now.
-        """
+    async def session(self, tenant: str, session: str) -> Conversation | None:
+        """The conversation that a client gave this name; None when there is none."""
 
-    async def opened(self, tenant: str, session: str, now: float) -> tuple[Conversation, list[Turn]] | None:
+    async def opened(self, tenant: str, session: str) -> tuple[Conversation, list[Turn]] | None:
         """Like `session`, with the turns from the root to its leaf, all as they are at one moment."""
 
     async def chain(self, turn: str) -> list[Turn]:

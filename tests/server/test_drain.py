@@ -77,7 +77,7 @@ async def test_streams_past_the_limit_end_with_an_error_event_and_are_saved(part
         stalled.vanish()
     assert parts.engine.closed
     assert all(stream.stopped for stream in parts.engine.streams)
-    chain = await parts.store.chain((await parts.store.session("", "s", 0)).leaf)
+    chain = await parts.store.chain((await parts.store.session("", "s")).leaf)
     assert chain[0].status == "cancelled"
     assert chain[0].answer
     assert ANSWER.startswith(chain[0].answer)

@@ -70,7 +70,7 @@ async def test_calls_fail_after_their_patience_and_work_again_afterwards(server:
     manager = SessionManager(store)
     saved = await talk(manager, "s", "q", "a")
     server.stop()
-    for call in (store.chain(saved.id), store.session("t", "s", 1.0), store.delete("t", "x")):
+    for call in (store.chain(saved.id), store.session("t", "s"), store.delete("t", "x")):
         with pytest.raises(StoreUnavailable, match="ConnectionError"):
             await call
     with pytest.raises(StoreUnavailable):

@@ -91,7 +91,7 @@ async def test_a_holder_that_lost_its_lease_is_refused_by_its_fence(redis_place:
         with pytest.raises(TurnConflict, match="held by somebody else"):
             await opened.save([1], [2], "late", "completed")
     await holding.__aexit__(None, None, None)
-    assert await store.session("t", "s", 1.0) is None
+    assert await store.session("t", "s") is None
     await slow.close()
 
 

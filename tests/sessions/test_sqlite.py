@@ -16,7 +16,7 @@ import pytest
 from sessions.manager import SessionManager
 from sessions.schema import MIGRATIONS
 from sessions.sqlite import SqliteStore
-from sessions.sqlite_reads import RECENT
+from sessions.sqlite_reads import RECENT, one_moment
 from sessions.store import BadRecord, NewerFormat, StoreClosed, StoreUnavailable
 from sessions.turns import Message
 from tests.sessions.examples import conversation, turn
@@ -75,7 +75,7 @@ async def test_an_older_file_is_brought_up_to_date_once(path: Path, monkeypatch:
     monkeypatch.setattr("sessions.schema.MIGRATIONS", newer)
     for _ in range(2):
         store = await SqliteStore.open(path)
-        found = await store.session("t", "s", 1.0)
+        found = await store.session("t", "s")
         assert found is not None
         assert len(await store.chain(found.leaf or "")) == 1
         await store.close()
@@ -186,3 +186,16 @@ async def test_a_turn_is_recorded_once_though_saving_fails_and_can_be_saved_agai
     assert kept == [1]
     assert await store.chain(saved.id) == [saved]
     await store.close()
+
+
+def test_a_disk_that_fails_in_the_middle_of_a_read_is_what_is_told() -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+
+    def read() -> None:
+        with one_moment(connection):
+            connection.rollback()  # as SQLite does then
+            raise sqlite3.OperationalError("disk I/O error")
+
+    with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
+        read()
+    connection.close()

@@ -38,7 +38,7 @@ async def test_a_session_moves_on_from_its_leaf_only_and_a_refused_turn_is_not_s
     for name in ("z", "root"):
         with pytest.raises(NotFound):
             await store.chain(name)
-    found = await store.session("t", "s", 9.0)
+    found = await store.session("t", "s")
     assert found is not None
     assert (found.id, found.leaf, found.used) == ("c", "y", 2.0)
 
@@ -57,16 +57,16 @@ async def test_a_session_is_opened_with_all_turns_up_to_its_leaf(store: Store) -
     await store.advance(conversation(), turn("x"))
     await store.advance(conversation(leaf="x"), turn("y", "x"))
     await store.add(conversation(leaf="y"), turn("branch", "x"))
-    opened = await store.opened("t", "s", 9.0)
+    opened = await store.opened("t", "s")
     assert opened is not None
-    assert opened[0] == await store.session("t", "s", 9.0)
+    assert opened[0] == await store.session("t", "s")
     assert opened[1] == await store.chain("y")
 
 
 async def test_what_is_not_there_is_said_to_be_not_there(store: Store) -> None:
     assert await store.conversation("c") is None
-    assert await store.session("t", "s", 1.0) is None
-    assert await store.opened("t", "s", 1.0) is None
+    assert await store.session("t", "s") is None
+    assert await store.opened("t", "s") is None
     assert await store.find("t", [b"x"]) == []
     with pytest.raises(NotFound, match="no turn x"):
         await store.chain("x")
@@ -87,7 +87,7 @@ async def test_twenty_sessions_finish_together_while_a_page_is_polled(store: Sto
         seen = 0
         while not done:
             for number in range(20):
-                found = await store.session("t", str(number), 1.0)
+                found = await store.session("t", str(number))
                 seen += len(await store.chain(found.leaf)) if found and found.leaf else 0
         return seen
 

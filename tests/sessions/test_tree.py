@@ -228,7 +228,7 @@ async def test_a_conversation_is_created_with_all_its_turns_or_not_at_all(store:
     for _ in range(2):
         await store.create(whole, turns)
     assert await store.turns("c") == turns
-    assert await store.session("t", "s", 1.0) == await store.conversation("c") == whole
+    assert await store.session("t", "s") == await store.conversation("c") == whole
     assert await store.chain("z") == [turns[0], turns[2]]
     assert await store.find("t", [b"y"]) == turns[:2]
     for refused, given in (
