@@ -10,6 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from tests.integration.serving import wait_until
 from tests.page.browser.tab import Tab, Tabs
 from tests.page.memory_pictures import picture
 from tests.page.scripted_page import Script, ScriptedPage
@@ -182,9 +183,8 @@ def test_where_the_focus_is_can_always_be_seen(tabs: Tabs, furnished: ScriptedPa
     assert len(seen) > 20
 
 
-def test_a_reader_is_told_the_beginning_and_the_end_but_not_every_word(tabs: Tabs, script: ScriptedPage) -> None:
-    script.answers = lambda _: Script(["word "] * 20, pace=0.02)
-    tab = tabs.open(script.url)
+def listen(tab: Tab) -> None:
+    """Note what is said aloud from here on."""
     tab.page.evaluate(
         """() => {
             window.told = [];
@@ -195,12 +195,41 @@ def test_a_reader_is_told_the_beginning_and_the_end_but_not_every_word(tabs: Tab
             }
         }"""
     )
+
+
+def heard(tab: Tab) -> list[str]:
+    return [words for words in tab.page.evaluate("window.told") if words]
+
+
+def test_a_reader_is_told_the_beginning_and_the_end_but_not_every_word(tabs: Tabs, script: ScriptedPage) -> None:
+    script.answers = lambda _: Script(["word "] * 20, pace=0.02)
+    tab = tabs.open(script.url)
+    listen(tab)
     tab.ask("Count")
     tab.complete()
     expect(tab.page.locator("#status")).to_have_text("The answer is complete: 20 words.")
-    told = tab.page.evaluate("window.told")
-    assert [words for words in told if words] == ["Answering.", "The answer is complete: 20 words."]
+    assert heard(tab) == ["Answering.", "The answer is complete: 20 words."]
     assert tab.page.locator("#chat [aria-live], #chat [role=log]").count() == 0
+
+
+def test_a_reader_is_told_the_beginning_once_though_a_stale_word_comes_between(
+    tabs: Tabs, script: ScriptedPage
+) -> None:
+    hold = threading.Event()
+    script.answers = lambda _: Script(["Start ", "and end."], hold=hold)
+    tab = tabs.open(script.url)
+    listen(tab)
+    tab.ask("Hello")
+    expect(tab.last).to_contain_text("Waiting")
+    wait_until(lambda: any(talk.running and talk.listeners for talk in script.talks.values()))
+    [talk] = script.talks.values()
+    assert talk.running is not None
+    for said in (None, talk.running["id"]):
+        talk.tell({"type": "state", "running": said, "elsewhere": False})
+    hold.set()
+    tab.complete()
+    expect(tab.page.locator("#status")).to_have_text("The answer is complete: 3 words.")
+    assert heard(tab) == ["Answering.", "The answer is complete: 3 words."]
 
 
 def test_right_to_left_and_chinese_read_as_they_are_written(tabs: Tabs, script: ScriptedPage, artefacts: Path) -> None:
